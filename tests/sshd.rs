@@ -42,6 +42,7 @@ mod library;
 mod login_shells;
 mod mcp_stdio;
 mod oidc;
+mod page_http;
 mod policy;
 mod processes;
 mod questions;

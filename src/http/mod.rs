@@ -7,6 +7,8 @@
 //! [mounted](Mount), such as MCP. Connections, calls in progress, headers, bodies and the time that
 //! a client may take are limited.
 //!
+//! `page` serves the live page at `/`, whose requests are like those of any client.
+//!
 //! In a cluster, `peers` passes calls on to the replica that has the host.
 
 mod addresses;
@@ -15,6 +17,7 @@ mod connections;
 mod guard;
 mod mount;
 mod options;
+mod page;
 mod peers;
 mod prefer;
 mod reject;

@@ -32,6 +32,19 @@ pub(super) fn without_token() -> Error {
     Error::new(Code::Unauthenticated, "the request has no token", hint)
 }
 
+/// The body of a login that can't be read. Nothing of it is repeated, because it holds a token.
+pub(super) fn no_login() -> Error {
+    Error::invalid("the body is not a login", "send {\"token\": \"…\"} as JSON")
+}
+
+/// A token that is valid, but that browsers would not keep.
+pub(super) fn unusable_token() -> Error {
+    Error::invalid(
+        "the token is too long for a cookie, or has characters that no cookie can have",
+        "use a token of `sshjobs token new`, or one of the issuer with fewer claims",
+    )
+}
+
 pub(super) fn refused(why: Refused) -> Error {
     if let Refused::Unreadable(error) = why {
         return tokens_unreadable(&error);

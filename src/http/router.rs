@@ -12,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::mount::Mount;
-use super::reject;
-use crate::http::api::{approvals, attach, calls, events, export, files, openapi, raw, screen};
+use super::{page, reject};
+use crate::http::api::{
+    approvals, attach, calls, events, export, files, openapi, raw, screen, updates,
+};
 use crate::http::guard::{Guard, METADATA, check_names, guard, metrics};
 use crate::http::peers::{
     ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
@@ -36,6 +38,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/jobs/{id}/export", get(export::export))
         .route("/jobs/{id}/screen", get(screen::screen))
+        .route("/jobs/{id}/updates", get(updates::updates))
         .merge(session_route(sessions))
         .route("/openapi.json", get(async || Json(openapi::document())))
         .fallback(async || reject::nothing_here())
@@ -67,6 +70,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
                 .layer(from_fn_with_state(named, check_names))
                 .layer(from_fn(without_sniffing)),
         )
+        .merge(page_routes(Arc::clone(&for_metadata)))
         // Neither token nor Host is checked: the answers reveal nothing about jobs.
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready).with_state(readiness))
@@ -75,10 +79,23 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     let app = if prefix.is_empty() {
         app
     } else {
-        Router::new().nest(prefix, app)
+        // Nested, the page's path has no slash at its end.
+        let index =
+            get(page::index).layer(from_fn_with_state(Arc::clone(&for_metadata), check_names));
+        Router::new().nest(prefix, app).route(&format!("{prefix}/"), index)
     };
     // Outside of the prefix: RFC 9728 appends the path of the resource to the well-known path.
     app.merge(metadata_routes(for_metadata))
+}
+
+/// The live page. Its files need no caller, and its login makes one.
+fn page_routes(guarded: Arc<Guard>) -> Router {
+    let login = get(page::who).post(page::log_in).delete(page::log_out);
+    Router::new()
+        .route("/", get(page::index))
+        .route("/web/{name}", get(page::static_file))
+        .route("/login", login.with_state(Arc::clone(&guarded)))
+        .layer(from_fn_with_state(guarded, check_names))
 }
 
 /// Metadata of the server as a resource of OAuth, at both well-known paths of RFC 9728.

@@ -255,7 +255,8 @@ fn guard(service: Service, options: Options, tls: bool) -> Guard {
     let own = options.address.map(|address| address.ip().to_string());
     Guard {
         service,
-        names: Names::new(own, &options.names, &options.origins),
+        names: Names::new(own, &options.names, &options.origins)
+            .reached_at(options.public_url.as_deref()),
         base: Base {
             tls,
             prefix: options.prefix,

@@ -60,7 +60,7 @@ pub(super) fn add_challenge(
     }
     challenge.push_str(&format!("scope=\"{}\"", scope_of(role)));
     if let Some(ReachedAt(url)) = base {
-        let (origin, prefix) = origin_and_prefix(url);
+        let (origin, prefix) = origin_and_path(url);
         challenge.push_str(&format!(
             ", resource_metadata=\"{origin}{METADATA}{prefix}{MCP}\""
         ));
@@ -86,11 +86,11 @@ pub(super) fn metadata(issuers: &[&str], base: &str, is_mcp: bool, most: Role) -
 
 /// The path of a base URL.
 pub(super) fn path_of(url: &str) -> &str {
-    origin_and_prefix(url).1
+    origin_and_path(url).1
 }
 
 /// A base URL without its path, and the path.
-fn origin_and_prefix(url: &str) -> (&str, &str) {
+pub(super) fn origin_and_path(url: &str) -> (&str, &str) {
     let host = url.find("://").map_or(0, |at| at + 3);
     match url.get(host..).and_then(|rest| rest.find('/')) {
         Some(at) => url.split_at(host + at),

@@ -26,6 +26,7 @@ use super::bodies::Bodies;
 use super::challenge::{Lack, MCP, METADATA, add_challenge, metadata, path_of};
 use super::failures::Failures;
 use super::in_flight::{InFlight, Ticket};
+use super::login_cookie::{LoginCookie, is_from_own_page};
 use super::metrics::Metrics;
 use super::names::Names;
 use crate::http::api::calls::{self, BodyKind, Verb};
@@ -179,7 +180,8 @@ impl Guard {
         // The acceptor adds the peer to every request.
         let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
-        let service = match self.service_of(&parts.headers, peer).await {
+        let token = self.token_in(parts);
+        let service = match self.service_of(token, peer).await {
             Ok(service) => service,
             Err(error) => {
                 if error.code == Code::PolicyDenied {
@@ -291,16 +293,60 @@ impl Guard {
         Ok(self.base.reached_at(host))
     }
 
+    /// The service with the rights of a request's caller, for requests that need no caller.
+    pub(crate) async fn identify(&self, request: &Parts) -> Result<Service, Error> {
+        let peer = request.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
+        self.service_of(self.token_in(request), peer).await
+    }
+
+    /// The service with the rights of a token, which a request has in its body.
+    pub(crate) async fn service_with(
+        &self,
+        token: SecretString,
+        request: &Parts,
+    ) -> Result<Service, Error> {
+        let peer = request.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
+        self.service_of(Some(token), peer).await
+    }
+
+    /// The cookie by which the page that sends a request stays logged in.
+    pub(crate) fn login_cookie(&self, request: &Parts) -> LoginCookie {
+        let host = self.names.host(&request.uri, &request.headers);
+        let path = self.base.public.as_deref().map_or(self.base.prefix.as_str(), path_of);
+        let is_secure = match (&self.base.public, request.headers.get(header::ORIGIN)) {
+            (Some(public), _) => public.starts_with("https://"),
+            // A proxy may add TLS, which only the page's origin shows.
+            (None, Some(origin)) => self.base.tls || origin.as_bytes().starts_with(b"https://"),
+            (None, None) => self.base.tls,
+        };
+        LoginCookie::new(host.as_ref(), path, is_secure)
+    }
+
+    /// The token of a request: in its header, or in the cookie of its page.
+    fn token_in(&self, request: &Parts) -> Option<SecretString> {
+        if request.headers.contains_key(header::AUTHORIZATION) {
+            return bearer(&request.headers).map(SecretString::from);
+        }
+        let host = self.names.host(&request.uri, &request.headers);
+        let is_own_origin = self.names.is_own_origin(&request.headers, host.as_ref());
+        if is_from_own_page(&request.method, &request.headers, is_own_origin) {
+            self.login_cookie(request).token_in(&request.headers)
+        } else {
+            None
+        }
+    }
+
     /// The service with the caller's rights.
-    async fn service_of(&self, headers: &HeaderMap, peer: Peer) -> Result<Service, Error> {
+    async fn service_of(&self, token: Option<SecretString>, peer: Peer) -> Result<Service, Error> {
         let Some(tokens) = &self.tokens else { return Ok(self.service.clone()) };
-        let found = match bearer(headers) {
+        let found = match token {
             // Nothing is guessed, and each client of MCP begins so: it does not count as a failure.
             None => return Err(reject::without_token()),
             Some(token) => match &self.oidc {
-                Some(oidc) if Oidc::is_jwt(token) => {
-                    oidc.caller_of(token).await.map_err(|why| reject::refused_jwt(&why))
-                }
+                Some(oidc) if Oidc::is_jwt(token.expose_secret()) => oidc
+                    .caller_of(token.expose_secret())
+                    .await
+                    .map_err(|why| reject::refused_jwt(&why)),
                 Some(_) | None => caller_of(tokens, token).await,
             },
         };
@@ -338,9 +384,8 @@ impl Guard {
 
 /// The caller of a token. The file of tokens is read on another thread, because a file on a network
 /// disk may take long to answer, and other requests must not wait for it.
-async fn caller_of(tokens: &Arc<Tokens>, token: &str) -> Result<(Caller, Rights), Error> {
+async fn caller_of(tokens: &Arc<Tokens>, token: SecretString) -> Result<(Caller, Rights), Error> {
     let tokens = Arc::clone(tokens);
-    let token = SecretString::from(token);
     let looked_up = tokio::task::spawn_blocking(move || tokens.caller_of(token.expose_secret()));
     // The thread outlives the limit; tokio bounds the number of blocking threads.
     match timeout(TOKENS_TIME, looked_up).await {

@@ -5,6 +5,7 @@ mod challenge;
 mod failures;
 mod guard;
 mod in_flight;
+mod login_cookie;
 pub(crate) mod metrics;
 mod names;
 

@@ -2,6 +2,8 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Uri, header, uri::Authority};
 
+use super::challenge::origin_and_path;
+
 /// Allowed values of the Host and Origin headers.
 ///
 /// A page in a browser can make any name point at this server (DNS rebinding), and any page can
@@ -10,6 +12,8 @@ use axum::http::{HeaderMap, Uri, header, uri::Authority};
 pub(crate) struct Names {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// The origin at which browsers reach the server, if a proxy changes the Host header.
+    public: Option<String>,
 }
 
 impl Names {
@@ -23,6 +27,15 @@ impl Names {
                 .iter()
                 .map(|origin| origin.trim_end_matches('/').to_ascii_lowercase())
                 .collect(),
+            public: None,
+        }
+    }
+
+    /// The same for a server that browsers reach at `url`.
+    pub(crate) fn reached_at(self, url: Option<&str>) -> Self {
+        Self {
+            public: url.map(|url| origin_and_path(url).0.to_ascii_lowercase()),
+            ..self
         }
     }
 
@@ -41,22 +54,57 @@ impl Names {
 
     /// Whether a request comes from a page that may call the server, or from no page at all.
     pub(crate) fn allow_origin(&self, headers: &HeaderMap, host: Option<&Authority>) -> bool {
-        let mut origins = headers.get_all(header::ORIGIN).iter();
-        // Programs other than browsers send no Origin.
-        let Some(origin) = origins.next() else { return true };
-        // Two headers are ambiguous.
-        if origins.next().is_some() {
-            return false;
+        match origin_of(headers) {
+            Origin::None => true,
+            Origin::Invalid => false,
+            Origin::Page(origin) => self.is_own(&origin, host) || self.origins.contains(&origin),
         }
-        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else {
-            return false;
-        };
-        // With the port: a page on another port of this host has another origin.
-        let is_own = host.is_some_and(|host| {
+    }
+
+    /// Whether a request comes from a page of this server, which the request reached at `host`. `None`
+    /// if it comes from no page.
+    pub(super) fn is_own_origin(
+        &self,
+        headers: &HeaderMap,
+        host: Option<&Authority>,
+    ) -> Option<bool> {
+        match origin_of(headers) {
+            Origin::None => None,
+            Origin::Invalid => Some(false),
+            Origin::Page(origin) => Some(self.is_own(&origin, host)),
+        }
+    }
+
+    /// Whether an origin is that of this server. With the port: a page on another port of a host has
+    /// another origin.
+    fn is_own(&self, origin: &str, host: Option<&Authority>) -> bool {
+        let is_host = host.is_some_and(|host| {
             let host = host.as_str().to_ascii_lowercase();
             origin == format!("http://{host}") || origin == format!("https://{host}")
         });
-        is_own || self.origins.contains(&origin)
+        is_host || self.public.as_deref() == Some(origin)
+    }
+}
+
+/// The page that sends a request.
+enum Origin {
+    /// Programs other than browsers send no Origin.
+    None,
+    /// Not text, or more than one.
+    Invalid,
+    /// The origin of a page, in lower case.
+    Page(String),
+}
+
+fn origin_of(headers: &HeaderMap) -> Origin {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    match (origins.next(), origins.next()) {
+        (None, _) => Origin::None,
+        (Some(origin), None) => origin.to_str().map_or(Origin::Invalid, |origin| {
+            Origin::Page(origin.to_ascii_lowercase())
+        }),
+        // Two headers are ambiguous.
+        (Some(_), Some(_)) => Origin::Invalid,
     }
 }
 

@@ -1,0 +1,109 @@
+//! Logs a person in on the page: a token becomes a cookie that scripts can't read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::to_bytes;
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use crate::http::api::calls::is_json;
+use crate::http::guard::Guard;
+use crate::http::reject;
+use crate::http::status::Failure;
+use crate::jobs::Role;
+use crate::wire::{Error, Service};
+
+/// The caller as whom the page acts.
+#[derive(Serialize)]
+struct LoggedIn {
+    caller: String,
+    role: Role,
+    /// Whether it has logged in with a token, and can log out. False on a server without tokens.
+    by_token: bool,
+}
+
+/// The body of a login.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Login {
+    token: SecretString,
+}
+
+/// Maximum bytes of a login, and time for it to arrive.
+const MOST_BYTES: usize = 16 << 10;
+const LOGIN_TIME: Duration = Duration::from_secs(10);
+
+/// `GET /login`: the caller who is logged in, or 401.
+pub(crate) async fn who(State(guard): State<Arc<Guard>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    match guard.identify(&parts).await {
+        Ok(service) => guard.logged_in(&service),
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
+/// `POST /login` with `{"token": "…"}`: checks the token and answers with a cookie.
+pub(crate) async fn log_in(State(guard): State<Arc<Guard>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    // Only a page of this server can declare JSON.
+    if !is_json(&parts.headers) {
+        return reject::not_json().into_response();
+    }
+    let read = timeout(LOGIN_TIME, to_bytes(body, MOST_BYTES)).await;
+    let Ok(Ok(body)) = read else {
+        return Failure::from(reject::no_login()).into_response();
+    };
+    let Ok(Login { token }) = serde_json::from_slice(&body) else {
+        return Failure::from(reject::no_login()).into_response();
+    };
+    match with_cookie(&guard, token, &parts).await {
+        Ok(response) => response,
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
+async fn with_cookie(
+    guard: &Guard,
+    token: SecretString,
+    request: &Parts,
+) -> Result<Response, Error> {
+    let service = guard.service_with(token.clone(), request).await?;
+    let cookie = guard.login_cookie(request).holding(&token);
+    let cookie = cookie.ok_or_else(reject::unusable_token)?;
+    let mut response = guard.logged_in(&service);
+    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    Ok(response)
+}
+
+/// `DELETE /login`: deletes the cookie. The token stays valid.
+pub(crate) async fn log_out(State(guard): State<Arc<Guard>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Some(cookie) = guard.login_cookie(&parts).deleting() {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+impl Guard {
+    fn logged_in(&self, service: &Service) -> Response {
+        let library = service.library();
+        let mut response = Json(LoggedIn {
+            caller: library.caller().as_str().to_owned(),
+            role: library.rights().role,
+            by_token: self.tokens.is_some(),
+        })
+        .into_response();
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+}

@@ -1,0 +1,110 @@
+// Buttons and forms that change a job: answer, signal, forget.
+
+import * as address from "./address.js";
+import { call } from "./api.js";
+import { attempt, button, element, field, say } from "./dom.js";
+import { isRunning, stateInWords } from "./format.js";
+
+const SIGNALS = [
+  ["Interrupt", "INT", "Send INT, as Ctrl-C does"],
+  ["Terminate", "TERM", "Send TERM: the job may clean up"],
+  ["Kill", "KILL", "Send KILL: the job can't prevent it"],
+];
+
+// Buttons for a job that the caller may change.
+export class Actions {
+  #signals;
+  #forget;
+
+  constructor(jobId) {
+    this.jobId = jobId;
+    this.#signals = SIGNALS.map(([name, signal, title]) =>
+      button(name, () => this.#send(name, signal), { title }),
+    );
+    this.#forget = button("Forget", () => this.#forgetJob(), { title: "Delete the job and its output" });
+    this.element = element("div", { className: "actions" }, ...this.#signals, this.#forget);
+  }
+
+  update(job) {
+    const runs = isRunning(job);
+    for (const signal of this.#signals) signal.hidden = !runs;
+    this.#forget.hidden = runs;
+  }
+
+  #send(name, signal) {
+    return attempt(async () => {
+      const reply = await call("signal", { job_id: this.jobId, signal });
+      const isDelivered = reply.delivered_via !== "none";
+      say(isDelivered ? `${name}: ${signal} sent, ${stateInWords(reply)}` : `${name}: no process is left`);
+    });
+  }
+
+  #forgetJob() {
+    return attempt(async () => {
+      await call("forget", { job_id: this.jobId });
+      say(`${this.jobId} is forgotten`);
+      address.go({ job: null });
+    });
+  }
+}
+
+// The field in which a person answers a job that waits for input.
+export class AnswerForm {
+  #answer = field("Answer", { name: "answer" });
+  #hint = element("span", { className: "hint" });
+  #isAwaiting = false;
+  #isSecret = false;
+
+  constructor(jobId) {
+    this.jobId = jobId;
+    this.element = element(
+      "form",
+      { className: "answer", hidden: true },
+      this.#answer.label,
+      element("button", { type: "submit" }, "Send"),
+      this.#hint,
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#send();
+    });
+  }
+
+  update(job, isAwaiting) {
+    const beginsToWait = isAwaiting && !this.#isAwaiting;
+    this.#isAwaiting = isAwaiting;
+    // Text that a person is typing stays.
+    const isInUse = this.#answer.input.value !== "" && isRunning(job);
+    this.element.hidden = !isAwaiting && !isInUse;
+    if (beginsToWait) this.#lookForSecret(job);
+    if (!isRunning(job)) this.#answer.input.value = "";
+  }
+
+  // A program that turns the terminal's echo off asks for a secret.
+  async #lookForSecret(job) {
+    let isSecret = false;
+    this.#hint.textContent = "The job waits for input.";
+    if (job.pty) {
+      try {
+        const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
+        isSecret = reply.jobs[0]?.processes?.terminal?.echo === false;
+      } catch {
+        // Not every host describes its processes. What looks like a password is hidden, then.
+        isSecret = true;
+      }
+    }
+    this.#isSecret = isSecret;
+    this.#answer.input.classList.toggle("masked", isSecret);
+    if (isSecret) this.#hint.textContent = "The job waits for a secret: it is not shown, and not logged.";
+  }
+
+  #send() {
+    return attempt(async () => {
+      const data = this.#answer.input.value;
+      await call("write", { job_id: this.jobId, data, newline: true, secret: this.#isSecret });
+      this.#answer.input.value = "";
+      this.element.hidden = true;
+      say("The answer is sent");
+    });
+  }
+}

@@ -1,0 +1,57 @@
+// Makes elements. Text is only ever set as text, so that no output of a host becomes HTML.
+
+// An element with properties and children. `on` has listeners by event; names with a dash and `role`
+// are attributes; everything else is a property. Children are elements or text.
+export function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (key === "on") {
+      for (const [event, listener] of Object.entries(value)) made.addEventListener(event, listener);
+    } else if (key.includes("-") || key === "role") {
+      made.setAttribute(key, value);
+    } else {
+      made[key] = value;
+    }
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export function button(text, onClick, properties = {}) {
+  return element("button", { type: "button", on: { click: onClick }, ...properties }, text);
+}
+
+// A text field with its label before it.
+export function field(label, properties = {}) {
+  const input = element("input", { type: "text", autocomplete: "off", spellcheck: false, ...properties });
+  return { input, label: element("label", { className: "field" }, element("span", {}, label), input) };
+}
+
+// A check box with its label after it.
+export function checkBox(label, isChecked, onChange) {
+  const input = element("input", { type: "checkbox", checked: isChecked });
+  input.addEventListener("change", () => onChange(input.checked));
+  return { input, label: element("label", { className: "check" }, input, label) };
+}
+
+// Sets a text only if it differs: screen readers and selections notice each change.
+export function setText(target, text) {
+  if (target.textContent !== text) target.textContent = text;
+}
+
+// Shows the result of an action, or an error, in the status line.
+export function say(text, isError = false) {
+  const status = document.getElementById("status");
+  setText(status, text);
+  status.classList.toggle("error", isError);
+}
+
+// Performs an action of the person, and says why if it fails.
+export async function attempt(action) {
+  try {
+    return await action();
+  } catch (error) {
+    if (error.name !== "AbortError") say(error.message, true);
+    return undefined;
+  }
+}

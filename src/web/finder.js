@@ -1,0 +1,162 @@
+// Finds lines by pattern with the server's search, forwards and backwards.
+
+import { call } from "./api.js";
+import { attempt, button, checkBox, element, say } from "./dom.js";
+import { count } from "./format.js";
+
+// Lines that a step back searches first. Each further step doubles it.
+const FIRST_STEP = 2_000;
+const LARGEST_STEP = 500_000;
+const MOST_MATCHES = 1_000;
+
+export class Finder {
+  #isRegex = checkBox("Regex", false, () => {});
+  #request = null;
+  // The line of the newest match; null if there is none.
+  #at = null;
+  #pattern = "";
+
+  // `log` is a LogView, `range()` says which lines there are.
+  constructor(jobId, log, range) {
+    this.jobId = jobId;
+    this.log = log;
+    this.range = range;
+    this.field = element("input", {
+      type: "search",
+      "aria-label": "Search output",
+      placeholder: "Search output",
+      spellcheck: false,
+      autocomplete: "off",
+    });
+    this.element = element(
+      "form",
+      { className: "finder", role: "search" },
+      this.field,
+      this.#isRegex.label,
+      button("↑", () => this.previous(), { "aria-label": "Previous match", title: "Previous match (N)" }),
+      button("↓", () => this.next(), { "aria-label": "Next match", title: "Next match (n)" }),
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.next();
+    });
+    this.field.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && event.shiftKey) {
+        event.preventDefault();
+        this.previous();
+      }
+    });
+  }
+
+  close() {
+    this.#request?.abort();
+  }
+
+  next() {
+    return this.#find(async (pattern, signal) => {
+      const { first, last } = this.range();
+      const from = this.#at ?? this.log.visible().first - 1;
+      return (
+        (await this.#firstMatch(pattern, from, last, signal)) ??
+        // From the start, as editors do.
+        (await this.#firstMatch(pattern, first - 1, from, signal))
+      );
+    });
+  }
+
+  previous() {
+    return this.#find(async (pattern, signal) => {
+      const { first, last } = this.range();
+      const before = this.#at ?? this.log.visible().last + 1;
+      return (
+        (await this.#lastMatch(pattern, first, before, signal)) ??
+        (await this.#lastMatch(pattern, before, last + 1, signal))
+      );
+    });
+  }
+
+  async #find(search) {
+    const pattern = this.#regex();
+    if (pattern === "") {
+      this.#show(null);
+      return;
+    }
+    // Another pattern begins where the reader is.
+    if (pattern !== this.#pattern) this.#at = null;
+    this.#pattern = pattern;
+    this.#request?.abort();
+    this.#request = new AbortController();
+    const { signal } = this.#request;
+    await attempt(async () => {
+      say("Searching…");
+      const found = await search(pattern, signal);
+      this.#show(found);
+      say(found === null ? "No match" : `Match in line ${count(found)}`);
+    });
+  }
+
+  #show(lineNo) {
+    this.#at = lineNo;
+    this.log.showMatch(lineNo);
+  }
+
+  // The first match after a line, up to `last`.
+  async #firstMatch(pattern, after, last, signal) {
+    let cursor = after;
+    while (cursor < last) {
+      const reply = await this.#search(pattern, cursor, 1, signal);
+      const found = reply.matches[0]?.line_no;
+      if (found !== undefined) return found <= last ? found : null;
+      if (!reply.has_more || reply.last_line_no <= cursor) return null;
+      cursor = reply.last_line_no;
+    }
+    return null;
+  }
+
+  // The last match before a line, from `first`: searches spans that end there and grow.
+  async #lastMatch(pattern, first, before, signal) {
+    let [end, step] = [before, FIRST_STEP];
+    while (end > first) {
+      const start = Math.max(first, end - step);
+      const found = await this.#lastMatchIn(pattern, start, end, signal);
+      if (found !== null) return found;
+      end = start;
+      step = Math.min(step * 2, LARGEST_STEP);
+    }
+    return null;
+  }
+
+  // The last match in the lines from `start` to before `end`.
+  async #lastMatchIn(pattern, start, end, signal) {
+    let [cursor, last] = [start - 1, null];
+    while (cursor < end - 1) {
+      const reply = await this.#search(pattern, cursor, MOST_MATCHES, signal);
+      const inside = reply.matches.filter((match) => match.line_no < end);
+      last = inside.at(-1)?.line_no ?? last;
+      const isPast = inside.length < reply.matches.length;
+      if (isPast || !reply.has_more || reply.last_line_no <= cursor) break;
+      cursor = reply.last_line_no;
+    }
+    return last;
+  }
+
+  #search(pattern, since, matches, signal) {
+    const request = {
+      job_id: this.jobId,
+      pattern,
+      since_line_no: since,
+      context: 0,
+      max_matches: matches,
+      max_bytes: 262_144,
+    };
+    return call("search", request, signal);
+  }
+
+  // Small letters match capitals, too, as in ripgrep's smart case.
+  #regex() {
+    const text = this.field.value;
+    if (text === "") return "";
+    const pattern = this.#isRegex.input.checked ? text : text.replace(/[\\^$.*+?()[\]{}|#&~-]/g, "\\$&");
+    return text === text.toLowerCase() ? `(?i)${pattern}` : pattern;
+  }
+}

@@ -1,0 +1,230 @@
+// One job: its state, its output or screen, and the buttons that change it.
+
+import * as address from "./address.js";
+import { Actions, AnswerForm } from "./actions.js";
+import { call, jobPath, Updates } from "./api.js";
+import { attempt, button, checkBox, element, say, setText } from "./dom.js";
+import { Finder } from "./finder.js";
+import { count, dateAndTime, duration, isRunning, stateClass, stateInWords } from "./format.js";
+import { LogView } from "./log_view.js";
+import { Processes } from "./processes.js";
+import { ScreenView } from "./screen_view.js";
+
+// Most bytes of one page of lines.
+const PAGE_BYTES = 262_144;
+// Most lines that are copied at once.
+const MOST_COPIED = 10_000;
+
+export class JobView {
+  #job = null;
+  #state = element("span", { className: "state" });
+  #detail = element("p", { className: "hint" });
+  #command = element("code", { className: "command" });
+  #position = element("span", { className: "hint" });
+  #screen = null;
+  #first = 1;
+  #total = 0;
+
+  constructor(jobId, person, lines) {
+    this.jobId = jobId;
+    this.mayAct = person.role !== "read";
+    this.log = new LogView((first, last, signal) => this.#load(first, last, signal), {
+      follow: (isFollowing) => (this.follow.input.checked = isFollowing),
+      choose: (lineNo, extends_) => this.#choose(lineNo, extends_),
+      error: (error) => say(error.message, true),
+    });
+    this.finder = new Finder(jobId, this.log, () => ({ first: this.#first, last: this.#total }));
+    this.follow = checkBox("Follow", true, (isChecked) => this.log.follow(isChecked));
+    this.actions = new Actions(jobId);
+    this.answer = new AnswerForm(jobId);
+    this.processes = new Processes(jobId);
+    this.output = element("div", { className: "output" }, this.log.element);
+    this.toScreen = button("Show screen", () => this.#toggleScreen(), { hidden: true });
+    this.element = element(
+      "article",
+      { className: "job", "aria-label": `Job ${jobId}` },
+      this.#head(),
+      this.#toolbar(),
+      this.output,
+      this.mayAct ? this.answer.element : null,
+      this.processes.element,
+    );
+    this.element.addEventListener("keydown", (event) => this.#press(event));
+    this.showLines(lines);
+    this.#loadJob();
+    this.updates = new Updates(jobId, {
+      update: (reply) => this.#update(reply),
+      end: (reply) => this.#end(reply),
+      lost: () => say("The connection is lost: reconnecting", true),
+      found: () => say("Connected again"),
+      failed: (error) => say(error.message, true),
+    });
+  }
+
+  close() {
+    this.updates.close();
+    this.finder.close();
+    this.log.close();
+    this.#screen?.close();
+  }
+
+  // Shows the lines of the address, or the end.
+  showLines(lines) {
+    this.log.show(lines);
+    if (lines) this.follow.input.checked = false;
+  }
+
+  #head() {
+    return element(
+      "header",
+      {},
+      element("a", { className: "back", href: address.linkTo({ job: null }) }, "All jobs"),
+      element("h2", {}, this.jobId),
+      this.#state,
+      this.mayAct ? this.actions.element : null,
+      this.#command,
+      this.#detail,
+    );
+  }
+
+  #toolbar() {
+    const option = (label, name) => checkBox(label, false, (isSet) => this.log.setOption(name, isSet)).label;
+    return element(
+      "div",
+      { className: "toolbar" },
+      this.finder.element,
+      this.follow.label,
+      option("Time", "time"),
+      option("Wrap", "wrap"),
+      this.toScreen,
+      button("Copy", () => this.#copy(), { title: "Copy the chosen lines, or those that are visible" }),
+      element(
+        "a",
+        { href: jobPath(this.jobId, "export?format=text"), download: `${this.jobId.replace("/", "-")}.txt` },
+        "Download",
+      ),
+      this.#position,
+    );
+  }
+
+  async #loadJob() {
+    await attempt(async () => {
+      const reply = await call("jobs", { job_id: this.jobId, cached: true });
+      this.#job = { ...this.#job, ...reply.jobs[0] };
+      this.#showJob(this.#job.awaiting_input === true);
+      if (this.#job.pty && isRunning(this.#job)) this.#toggleScreen();
+    });
+  }
+
+  #update(reply) {
+    const { state, exit_status, exit_signal, reason, ended_at } = reply;
+    const standing = { state, exit_status, exit_signal, reason, awaiting_input: reply.awaiting_input };
+    this.#job = { ...this.#job, ...standing, ended_at: ended_at ?? this.#job?.ended_at };
+    [this.#first, this.#total] = [reply.first_available_line_no ?? 1, reply.total_lines];
+    const partial = Object.entries(reply.partial ?? {}).map(([stream, text]) => ({ stream, text }));
+    this.log.update({
+      first: this.#first,
+      total: this.#total,
+      records: reply.records ?? [],
+      partial,
+    });
+    setText(this.#position, `${count(this.#total)} lines`);
+    this.#showJob(reply.awaiting_input === true);
+  }
+
+  #end(reply) {
+    this.#update(reply);
+    say(`${this.jobId}: ${stateInWords(reply)}`);
+    this.#loadJob();
+  }
+
+  #showJob(isAwaiting) {
+    const job = this.#job;
+    if (!job?.state) return;
+    setText(this.#state, isAwaiting ? "waits for input" : stateInWords(job));
+    this.#state.className = `state ${stateClass(job)}`;
+    setText(this.#command, job.command ?? "");
+    if (job.started_at) {
+      const end = job.ended_at ?? Date.now();
+      const age = `${isRunning(job) ? "for" : "took"} ${duration(end - job.started_at)}`;
+      const parts = [job.host, job.caller, job.label, dateAndTime(job.started_at), age];
+      setText(this.#detail, parts.filter(Boolean).join(" · "));
+    }
+    this.actions.update(job);
+    this.answer.update(job, isAwaiting);
+    this.processes.element.hidden = !isRunning(job) || Boolean(job.members);
+    this.toScreen.hidden = !job.pty;
+  }
+
+  // Records of some lines. The server answers with as many as fit into a page.
+  async #load(first, last, signal) {
+    const reply = await call(
+      "tail",
+      {
+        job_id: this.jobId,
+        since_line_no: first - 1,
+        max_lines: last - first + 1,
+        max_bytes: PAGE_BYTES,
+        format: "records",
+        render: "spans",
+      },
+      signal,
+    );
+    return reply.records;
+  }
+
+  #toggleScreen() {
+    if (this.#screen) {
+      this.#screen.close();
+      this.#screen = null;
+      this.output.replaceChildren(this.log.element);
+    } else {
+      this.#screen = new ScreenView(this.jobId, this.mayAct && isRunning(this.#job));
+      this.output.replaceChildren(this.#screen.element);
+    }
+    setText(this.toScreen, this.#screen ? "Show lines" : "Show screen");
+  }
+
+  // A click on a line's number chooses it; with Shift, the lines up to it.
+  #choose(lineNo, extendsChoice) {
+    const anchor = extendsChoice && this.log.chosen ? this.log.chosen.first : lineNo;
+    const lines = { first: Math.min(anchor, lineNo), last: Math.max(anchor, lineNo) };
+    this.log.chosen = lines;
+    history.replaceState(null, "", address.linkTo({ lines }));
+    this.log.follow(false);
+    this.follow.input.checked = false;
+    say(lines.first === lines.last ? `Line ${lineNo}: its address is in the address bar` : `Lines ${lines.first} to ${lines.last}`);
+  }
+
+  #copy() {
+    return attempt(async () => {
+      const { first, last } = this.log.chosen ?? this.log.visible();
+      const end = Math.min(last, first + MOST_COPIED - 1);
+      const texts = [];
+      for (let next = first; next <= end; ) {
+        const records = await this.#load(next, end, undefined);
+        if (records.length === 0) break;
+        texts.push(...records.map((record) => record.text));
+        next = records.at(-1).line_no + 1;
+      }
+      await navigator.clipboard.writeText(texts.map((text) => `${text}\n`).join(""));
+      say(`${count(texts.length)} lines are copied`);
+    });
+  }
+
+  #press(event) {
+    const isTyping = event.target.closest("input, select, textarea, .screen");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "/") {
+      event.preventDefault();
+      this.finder.field.focus();
+    } else if (event.key === "n") {
+      this.finder.next();
+    } else if (event.key === "N") {
+      this.finder.previous();
+    } else if (event.key === "f") {
+      this.log.follow(true);
+      this.follow.input.checked = true;
+    }
+  }
+}

@@ -1,0 +1,105 @@
+// The lines of a job that the page has: at most KEPT_PAGES pages, those that were used last.
+
+const PAGE_LINES = 500;
+const KEPT_PAGES = 20;
+
+// A line that the server no longer keeps.
+export const EVICTED = Object.freeze({ spans: [], text: "", isEvicted: true });
+
+export class LineCache {
+  // Lines of a page by its number, the least recently used page first.
+  #pages = new Map();
+  // Requests in progress, by page.
+  #loading = new Map();
+
+  // `load(first, last, signal)` resolves to records of some of these lines, from the first one that is
+  // kept. `onLoaded` is called when there are new lines.
+  constructor(load, onLoaded) {
+    this.load = load;
+    this.onLoaded = onLoaded;
+  }
+
+  // A line, or undefined if it is not here.
+  get(lineNo) {
+    return this.#pages.get(pageOf(lineNo))?.[offsetOf(lineNo)];
+  }
+
+  // Adds records that came without a request.
+  add(records) {
+    for (const record of records) this.#page(pageOf(record.line_no))[offsetOf(record.line_no)] = record;
+  }
+
+  // Loads the missing ones of these lines, and cancels requests for all others.
+  need(first, last) {
+    const [firstPage, lastPage] = [pageOf(first), pageOf(last)];
+    for (const [page, request] of this.#loading) {
+      if (page < firstPage || page > lastPage) request.abort();
+    }
+    for (let page = firstPage; page <= lastPage; page++) {
+      const start = page * PAGE_LINES + 1;
+      const missing = this.#firstMissing(Math.max(first, start), Math.min(last, start + PAGE_LINES - 1));
+      if (missing !== null && !this.#loading.has(page)) this.#load(page, missing);
+    }
+  }
+
+  close() {
+    for (const request of this.#loading.values()) request.abort();
+  }
+
+  #firstMissing(first, last) {
+    for (let lineNo = first; lineNo <= last; lineNo++) {
+      if (this.get(lineNo) === undefined) return lineNo;
+    }
+    return null;
+  }
+
+  async #load(page, missing) {
+    const request = new AbortController();
+    this.#loading.set(page, request);
+    // What scrolls into view next is in the rest of the page, and just before it.
+    const pageStart = page * PAGE_LINES + 1;
+    const first = this.get(pageStart) === undefined ? pageStart : missing;
+    const last = pageStart + PAGE_LINES - 1;
+    try {
+      const records = await this.load(first, last, request.signal);
+      // Without news nothing is shown again, which would ask for the same lines again.
+      if (records.length === 0) return;
+      this.#fillGap(first, records);
+      this.add(records);
+    } catch (error) {
+      if (error.name !== "AbortError") this.onLoaded(error);
+      return;
+    } finally {
+      this.#loading.delete(page);
+    }
+    this.onLoaded(null);
+  }
+
+  // Lines before the first one that came were evicted.
+  #fillGap(first, records) {
+    const end = records[0]?.line_no ?? first;
+    for (let lineNo = first; lineNo < end && pageOf(lineNo) === pageOf(first); lineNo++) {
+      this.#page(pageOf(lineNo))[offsetOf(lineNo)] = EVICTED;
+    }
+  }
+
+  #page(number) {
+    const page = this.#pages.get(number) ?? [];
+    // A map keeps the order of insertion.
+    this.#pages.delete(number);
+    this.#pages.set(number, page);
+    for (const oldest of this.#pages.keys()) {
+      if (this.#pages.size <= KEPT_PAGES) break;
+      this.#pages.delete(oldest);
+    }
+    return page;
+  }
+}
+
+function pageOf(lineNo) {
+  return Math.floor((lineNo - 1) / PAGE_LINES);
+}
+
+function offsetOf(lineNo) {
+  return (lineNo - 1) % PAGE_LINES;
+}

@@ -1,0 +1,322 @@
+// A log of any length. A position is a line number, never a height: about 150 rows are in the
+// document, and wheel, keys, touch and an own scroll bar move by lines.
+
+import { element, setText } from "./dom.js";
+import { timeOfDay } from "./format.js";
+import { LineCache } from "./line_cache.js";
+import { ScrollBar } from "./scroll_bar.js";
+
+// Rows beyond the visible ones, so that a small step shows no gap.
+const EXTRA_ROWS = 8;
+// Lines that one notch of a wheel moves if it counts in lines.
+const WHEEL_LINES = 3;
+
+export class LogView {
+  #pane = element("div", { className: "rows" });
+  // Rows in the order of their lines: {lineNo, record, element}.
+  #rows = [];
+  #lineHeight = 18;
+  #isScheduled = false;
+  #resizes = new ResizeObserver(() => this.#schedule());
+  #options = { time: false, wrap: false };
+  // The first visible line, with a fraction while a touch pad moves by less than a line.
+  #top = 1;
+  #first = 1;
+  #total = 0;
+  #partial = [];
+  #isFollowing = true;
+
+  // `load` as in LineCache. `on.follow(isFollowing)` is called when a person scrolls away from the end
+  // or back; `on.choose(lineNo, extends)` when a line's number is clicked; `on.error(error)` when lines
+  // can't be loaded.
+  constructor(load, on) {
+    this.on = on;
+    this.chosen = null;
+    this.found = null;
+    this.cache = new LineCache(load, (error) => {
+      if (error) this.on.error(error);
+      else this.#schedule();
+    });
+    this.log = element(
+      "div",
+      {
+        id: "output",
+        className: "log",
+        role: "log",
+        tabIndex: 0,
+        "aria-label": "Output",
+        // Otherwise screen readers would read a flood of lines aloud. The status line announces the end.
+        "aria-live": "off",
+      },
+      this.#pane,
+    );
+    this.bar = new ScrollBar("output", (line) => this.#scrollTo(line));
+    this.element = element("div", { className: "log-frame" }, this.log, this.bar.element);
+    this.log.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
+    this.element.addEventListener("keydown", (event) => this.#press(event));
+    this.log.addEventListener("click", (event) => this.#click(event));
+    this.#followTouches();
+    this.#resizes.observe(this.log);
+  }
+
+  close() {
+    this.#resizes.disconnect();
+    this.cache.close();
+  }
+
+  // The log has grown, or its oldest lines have gone. `partial` has unfinished lines.
+  update({ first, total, records, partial }) {
+    this.cache.add(records);
+    [this.#first, this.#total, this.#partial] = [first, total, partial];
+    this.#schedule();
+  }
+
+  get isFollowing() {
+    return this.#isFollowing;
+  }
+
+  follow(isFollowing) {
+    this.#isFollowing = isFollowing;
+    this.#schedule();
+  }
+
+  // Shows a line a third below the upper edge, and marks the range.
+  show(lines) {
+    this.chosen = lines;
+    if (lines) {
+      this.#setFollowing(false);
+      this.#top = lines.first - Math.floor(this.#visibleLines() / 3);
+    }
+    this.#schedule();
+  }
+
+  // Marks a match, and scrolls only if it is not visible.
+  showMatch(lineNo) {
+    this.found = lineNo;
+    if (lineNo !== null && (lineNo < this.#top || lineNo >= this.#top + this.#visibleLines())) {
+      this.#setFollowing(false);
+      this.#top = lineNo - Math.floor(this.#visibleLines() / 3);
+    }
+    this.#schedule();
+  }
+
+  setOption(name, isSet) {
+    this.#options[name] = isSet;
+    this.log.classList.toggle(name, isSet);
+    // The rows were made without it.
+    this.#pane.replaceChildren();
+    this.#rows = [];
+    this.#schedule();
+  }
+
+  // The first and the last line that are visible.
+  visible() {
+    const first = Math.max(this.#first, Math.floor(this.#top));
+    return { first, last: Math.min(this.#total, first + this.#visibleLines() - 1) };
+  }
+
+  #lastLine() {
+    return this.#total + this.#partial.length;
+  }
+
+  #visibleLines() {
+    return Math.max(1, Math.floor(this.log.clientHeight / this.#lineHeight));
+  }
+
+  #lastTop() {
+    return Math.max(this.#first, this.#lastLine() - this.#visibleLines() + 1);
+  }
+
+  #scrollTo(line) {
+    this.#top = Math.min(Math.max(line, this.#first), this.#lastTop());
+    this.#setFollowing(this.#top >= this.#lastTop());
+    this.#schedule();
+  }
+
+  #setFollowing(isFollowing) {
+    if (this.#isFollowing === isFollowing) return;
+    this.#isFollowing = isFollowing;
+    this.on.follow(isFollowing);
+  }
+
+  #schedule() {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    requestAnimationFrame(() => {
+      this.#isScheduled = false;
+      this.#render();
+    });
+  }
+
+  #render() {
+    if (this.#isFollowing) this.#top = this.#lastTop();
+    this.#top = Math.min(Math.max(this.#top, this.#first), this.#lastTop());
+    const first = Math.floor(this.#top);
+    const last = Math.min(this.#lastLine(), first + this.#visibleLines() + EXTRA_ROWS);
+    this.#placeRows(first, last);
+    if (last > 0 && first <= this.#total) this.cache.need(first, Math.min(last, this.#total));
+    const fraction = this.#options.wrap ? 0 : this.#top - first;
+    this.#pane.style.transform = fraction ? `translateY(${-fraction * this.#lineHeight}px)` : "";
+    if (this.#options.wrap && this.#isFollowing) this.log.scrollTop = this.log.scrollHeight;
+    this.bar.update({
+      first: this.#first,
+      last: this.#lastLine(),
+      top: this.#top,
+      shown: this.#visibleLines(),
+    });
+    this.#measure();
+  }
+
+  // Rows are reused: those that have left one side show the lines that come in on the other.
+  #placeRows(first, last) {
+    const free = [];
+    while (this.#rows.length > 0 && this.#rows[0].lineNo < first) free.push(this.#rows.shift());
+    while (this.#rows.length > 0 && this.#rows.at(-1).lineNo > last) free.push(this.#rows.pop());
+    const before = this.#rows[0]?.lineNo ?? last + 1;
+    const added = [];
+    for (let lineNo = first; lineNo < before; lineNo++) added.push(rowFor(free.pop(), lineNo));
+    this.#pane.prepend(...added.map((row) => row.element));
+    this.#rows.unshift(...added);
+    for (let lineNo = (this.#rows.at(-1)?.lineNo ?? first - 1) + 1; lineNo <= last; lineNo++) {
+      const row = rowFor(free.pop(), lineNo);
+      this.#pane.append(row.element);
+      this.#rows.push(row);
+    }
+    for (const row of free) row.element.remove();
+    for (const row of this.#rows) this.#fill(row);
+  }
+
+  #fill(row) {
+    const isPartial = row.lineNo > this.#total;
+    const record = isPartial ? this.#partial[row.lineNo - this.#total - 1] : this.cache.get(row.lineNo);
+    if (record !== row.record || row.isNew) fillRow(row, record, isPartial, this.#options);
+    const isChosen =
+      this.chosen !== null && row.lineNo >= this.chosen.first && row.lineNo <= this.chosen.last;
+    row.element.classList.toggle("chosen", isChosen);
+    row.element.classList.toggle("found", row.lineNo === this.found);
+  }
+
+  #measure() {
+    const row = this.#rows[0]?.element;
+    if (!row || this.#options.wrap) return;
+    const height = row.getBoundingClientRect().height;
+    if (height > 0 && Math.abs(height - this.#lineHeight) > 0.01) {
+      this.#lineHeight = height;
+      this.#schedule();
+    }
+  }
+
+  #wheel(event) {
+    if (event.ctrlKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) return;
+    event.preventDefault();
+    const inLines = event.deltaMode === WheelEvent.DOM_DELTA_LINE;
+    const lines = inLines ? event.deltaY * WHEEL_LINES : event.deltaY / this.#lineHeight;
+    this.#scrollTo(this.#top + lines);
+  }
+
+  #press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, this.#visibleLines() - 1);
+    const top = Math.floor(this.#top);
+    const target = {
+      ArrowUp: top - 1,
+      k: top - 1,
+      ArrowDown: top + 1,
+      j: top + 1,
+      PageUp: top - page,
+      PageDown: top + page,
+      " ": event.shiftKey ? top - page : top + page,
+      Home: this.#first,
+      g: this.#first,
+      End: this.#lastTop(),
+      G: this.#lastTop(),
+    }[event.key];
+    if (target === undefined) return;
+    event.preventDefault();
+    this.#scrollTo(target);
+  }
+
+  #click(event) {
+    const number = event.target.closest(".number");
+    if (!number) return;
+    event.preventDefault();
+    this.on.choose(Number(number.dataset.line), event.shiftKey);
+  }
+
+  #followTouches() {
+    let y = null;
+    this.log.addEventListener("touchstart", (event) => (y = event.touches[0].clientY), { passive: true });
+    this.log.addEventListener(
+      "touchmove",
+      (event) => {
+        const moved = y - event.touches[0].clientY;
+        y = event.touches[0].clientY;
+        this.#scrollTo(this.#top + moved / this.#lineHeight);
+      },
+      { passive: true },
+    );
+  }
+}
+
+function rowFor(free, lineNo) {
+  const row = free ?? newRow();
+  row.lineNo = lineNo;
+  row.isNew = true;
+  return row;
+}
+
+function newRow() {
+  const number = element("a", { className: "number", tabIndex: -1 });
+  const time = element("time", {});
+  const text = element("span", { className: "text" });
+  const row = element("div", { className: "row" }, number, time, text);
+  return { lineNo: 0, record: undefined, isNew: true, element: row, number, time, text };
+}
+
+function fillRow(row, record, isPartial, options) {
+  row.record = record;
+  row.isNew = false;
+  const shownNumber = isPartial ? "…" : String(row.lineNo);
+  setText(row.number, shownNumber);
+  row.number.dataset.line = row.lineNo;
+  if (isPartial) row.number.removeAttribute("href");
+  else row.number.href = `#L${row.lineNo}`;
+  setText(row.time, options.time && record?.ts ? timeOfDay(record.ts) : "");
+  const isStderr = record?.stream === "stderr";
+  row.element.className = "row";
+  row.element.classList.toggle("stderr", isStderr);
+  row.element.classList.toggle("gone", record?.isEvicted === true);
+  row.element.classList.toggle("loading", record === undefined);
+  row.text.replaceChildren(...pieces(record, isStderr));
+}
+
+function pieces(record, isStderr) {
+  if (record === undefined) return ["…"];
+  if (record.isEvicted) return ["this line is no longer kept"];
+  const parts = [];
+  // Colour alone must not say it.
+  if (isStderr) parts.push(element("span", { className: "unseen" }, "stderr: "));
+  if (record.member) parts.push(element("span", { className: "member" }, `${record.member} | `));
+  if (record.spans?.length > 0) parts.push(...record.spans.map(styledSpan));
+  else parts.push(record.text);
+  return parts;
+}
+
+const ATTRIBUTES = ["bold", "dim", "italic", "underline", "strike", "reversed"];
+
+function styledSpan(span) {
+  const made = element("span", {}, span.text);
+  for (const attribute of ATTRIBUTES) {
+    if (span[attribute]) made.classList.add(attribute);
+  }
+  setColour(made, "fg", "color", span.fg);
+  setColour(made, "bg", "backgroundColor", span.bg);
+  return made;
+}
+
+// Named colours are in the style sheet, for light and dark.
+function setColour(target, prefix, property, colour) {
+  if (!colour) return;
+  if (colour.startsWith("#")) target.style[property] = colour;
+  else target.classList.add(`${prefix}-${colour}`);
+}

@@ -1,0 +1,92 @@
+// The page: who is logged in, the list of jobs, and the job that the address names.
+
+import * as address from "./address.js";
+import { logOut, onLoggedOut, whoAmI } from "./api.js";
+import { Approvals } from "./approvals.js";
+import { attempt, element, say, setText } from "./dom.js";
+import { JobList } from "./job_list.js";
+import { JobView } from "./job_view.js";
+import { loginForm } from "./login.js";
+import { StartForm } from "./start_form.js";
+
+const main = document.getElementById("main");
+const logOutButton = document.getElementById("log-out");
+
+// The parts of the page after the login; null before.
+let parts = null;
+
+async function start() {
+  try {
+    show(await whoAmI());
+  } catch (error) {
+    if (error.status === 401) {
+      askForToken();
+    } else {
+      say(error.message, true);
+      setTimeout(start, 2000);
+    }
+  }
+}
+
+function show(person) {
+  setText(document.getElementById("caller"), `${person.caller} (${person.role})`);
+  logOutButton.hidden = !person.by_token;
+  const list = new JobList();
+  const approvals = new Approvals(person);
+  const startForm = new StartForm(person);
+  const side = element("div", { className: "side" }, approvals.element, startForm.element, list.element);
+  const place = element("div", { className: "place" });
+  parts = { person, list, approvals, place, view: null };
+  main.replaceChildren(side, place);
+  showJob(address.current());
+}
+
+// Shows the job of the address, or none.
+function showJob(wanted) {
+  if (!parts) return;
+  document.body.classList.toggle("has-job", wanted.job !== null);
+  parts.list.show(wanted);
+  if (parts.view?.jobId === wanted.job) {
+    parts.view.showLines(wanted.lines);
+    return;
+  }
+  parts.view?.close();
+  parts.view = wanted.job === null ? null : new JobView(wanted.job, parts.person, wanted.lines);
+  parts.place.replaceChildren(
+    parts.view?.element ?? element("p", { className: "note" }, "Choose a job to see its output."),
+  );
+  document.title = wanted.job === null ? "sshjobs" : `${wanted.job} – sshjobs`;
+}
+
+function close() {
+  parts?.view?.close();
+  parts?.list.close();
+  parts?.approvals.close();
+  parts = null;
+}
+
+function askForToken() {
+  close();
+  setText(document.getElementById("caller"), "");
+  logOutButton.hidden = true;
+  const login = loginForm(start);
+  main.replaceChildren(login.form);
+  login.focus();
+}
+
+onLoggedOut(() => {
+  if (!parts) return;
+  askForToken();
+  say("The login has expired: log in again", true);
+});
+
+logOutButton.addEventListener("click", () =>
+  attempt(async () => {
+    await logOut();
+    askForToken();
+    say("Logged out");
+  }),
+);
+
+address.onChange(showJob);
+start();

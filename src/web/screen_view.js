@@ -1,0 +1,154 @@
+// The screen of a terminal job. Keys go to the job, for a caller who may write.
+
+import { call, get, jobPath } from "./api.js";
+import { attempt, element, say } from "./dom.js";
+
+// Longest wait of the server for a newer screen.
+const WAIT_MS = 20_000;
+const AFTER_ERROR_MS = 2_000;
+
+// Names of the keys that `write` knows, by those of browsers.
+const KEYS = {
+  Enter: "enter",
+  Escape: "esc",
+  Backspace: "backspace",
+  Tab: "tab",
+  Delete: "delete",
+  Insert: "insert",
+  ArrowUp: "up",
+  ArrowDown: "down",
+  ArrowLeft: "left",
+  ArrowRight: "right",
+  Home: "home",
+  End: "end",
+  PageUp: "pageup",
+  PageDown: "pagedown",
+};
+
+export class ScreenView {
+  #closing = new AbortController();
+  #rows = [];
+  // Keys that are not sent yet, in order: {text} or {key}.
+  #pressed = [];
+  #isSending = false;
+
+  constructor(jobId, mayWrite) {
+    this.jobId = jobId;
+    this.pane = element("pre", {
+      className: "screen",
+      role: mayWrite ? "application" : "region",
+      tabIndex: 0,
+      "aria-label": "Terminal screen",
+    });
+    const help = mayWrite
+      ? "Keys go to the job while the screen has the focus. Shift+Escape leaves it."
+      : "You may read this screen, and not write to it.";
+    this.element = element(
+      "div",
+      { className: "screen-frame" },
+      this.pane,
+      element("p", { className: "hint" }, help),
+    );
+    if (mayWrite) {
+      this.pane.addEventListener("keydown", (event) => this.#press(event));
+      this.pane.addEventListener("paste", (event) => this.#paste(event));
+    }
+    this.#follow();
+  }
+
+  close() {
+    this.#closing.abort();
+  }
+
+  // Shows each newer screen until the job ends or the view is closed.
+  async #follow() {
+    let version = null;
+    while (!this.#closing.signal.aborted) {
+      const query = version === null ? "" : `?since_version=${version}&wait_ms=${WAIT_MS}`;
+      try {
+        const screen = await get(jobPath(this.jobId, `screen${query}`), this.#closing.signal);
+        const isSame = screen.version === version;
+        version = screen.version;
+        this.#show(screen);
+        // The screen of an ended job comes at once, and never changes.
+        if (isSame) await pause(AFTER_ERROR_MS);
+      } catch (error) {
+        if (error.name === "AbortError" || error.status === 401 || error.status === 404) return;
+        await pause(AFTER_ERROR_MS);
+      }
+    }
+  }
+
+  #show(screen) {
+    if (screen.rows) this.#rows = [...screen.rows];
+    for (const { row, text } of screen.changed_rows ?? []) this.#rows[row - 1] = text;
+    const rows = Array.from({ length: screen.size.rows }, (_, index) => this.#rows[index] ?? "");
+    const { row, col, hidden } = screen.cursor;
+    const lines = rows.map((text, index) =>
+      index === row - 1 && !hidden ? withCursor(text, col - 1) : [text],
+    );
+    this.pane.replaceChildren(...lines.flatMap((line) => [...line, "\n"]));
+    if (screen.title) this.pane.title = screen.title;
+  }
+
+  #press(event) {
+    if (event.isComposing || event.metaKey) return;
+    if (event.key === "Escape" && event.shiftKey) {
+      this.pane.blur();
+      say("The keyboard is back with the page");
+      return;
+    }
+    // The browser's own: copy a selection, and paste.
+    const isCopy = event.ctrlKey && event.key === "c" && String(getSelection()) !== "";
+    if (isCopy || (event.ctrlKey && event.key === "v")) return;
+    const pressed = keyOf(event);
+    if (!pressed) return;
+    event.preventDefault();
+    this.#pressed.push(pressed);
+    this.#send();
+  }
+
+  #paste(event) {
+    event.preventDefault();
+    const text = event.clipboardData.getData("text");
+    if (text === "") return;
+    this.#pressed.push({ text });
+    this.#send();
+  }
+
+  // One call at a time, so that keys arrive in order.
+  async #send() {
+    if (this.#isSending) return;
+    this.#isSending = true;
+    while (this.#pressed.length > 0) {
+      const request = { job_id: this.jobId, data: "", keys: [] };
+      while (this.#pressed[0]?.text !== undefined) request.data += this.#pressed.shift().text;
+      while (this.#pressed[0]?.key !== undefined) request.keys.push(this.#pressed.shift().key);
+      if (request.data === "") delete request.data;
+      await attempt(() => call("write", request));
+    }
+    this.#isSending = false;
+  }
+}
+
+function keyOf({ key, ctrlKey, altKey, shiftKey }) {
+  if (key === "Tab" && shiftKey) return { key: "backtab" };
+  if (KEYS[key]) return { key: KEYS[key] };
+  if (/^F([1-9]|1[0-2])$/.test(key)) return { key: key.toLowerCase() };
+  if ([...key].length !== 1) return null;
+  if (ctrlKey && !altKey) return key === " " ? { key: "ctrl+space" } : { key: `ctrl+${key.toLowerCase()}` };
+  // With both, it is AltGr, which makes other characters.
+  if (altKey && !ctrlKey) return { key: `alt+${key}` };
+  return { text: key };
+}
+
+// A row with its cursor marked. Columns of wide characters count twice on the host, and once here.
+function withCursor(text, column) {
+  const characters = [...text.padEnd(column + 1)];
+  const cursor = element("span", { className: "cursor" }, characters[column]);
+  return [characters.slice(0, column).join(""), cursor, characters.slice(column + 1).join("")];
+}
+
+function pause(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

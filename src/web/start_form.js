@@ -1,0 +1,74 @@
+// Starts a job from a command template of the policy.
+
+import * as address from "./address.js";
+import { call } from "./api.js";
+import { attempt, element, field, say } from "./dom.js";
+
+export class StartForm {
+  #host = element("select", { required: true });
+  #template = element("select", { required: true });
+  #parameters = element("div", { className: "parameters" });
+  #hint = element("p", { className: "hint" });
+  #hosts = [];
+  #templates = new Map();
+
+  constructor(person) {
+    const form = element(
+      "form",
+      {},
+      element("label", { className: "field" }, element("span", {}, "Template"), this.#template),
+      element("label", { className: "field" }, element("span", {}, "Host"), this.#host),
+      this.#parameters,
+      this.#hint,
+      element("button", { type: "submit" }, "Start"),
+    );
+    this.element = element(
+      "details",
+      { className: "start", hidden: true },
+      element("summary", {}, "Start from a template"),
+      form,
+    );
+    this.#template.addEventListener("change", () => this.#showTemplate());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#start();
+    });
+    if (person.role !== "read") this.#load();
+  }
+
+  // Shows the form if there are templates that the caller may use.
+  async #load() {
+    const reply = await attempt(() => call("hosts", {}));
+    if (!reply?.templates?.length) return;
+    this.#hosts = reply.hosts;
+    this.#templates = new Map(reply.templates.map((template) => [template.name, template]));
+    this.#template.replaceChildren(...[...this.#templates.keys()].map((name) => new Option(name)));
+    this.#showTemplate();
+    this.element.hidden = false;
+  }
+
+  #showTemplate() {
+    const template = this.#templates.get(this.#template.value);
+    const hosts = this.#hosts.filter((host) => host.templates?.includes(template.name));
+    this.#host.replaceChildren(...hosts.map((host) => new Option(host.name)));
+    const parameters = Object.entries(template.params ?? {});
+    this.#parameters.replaceChildren(
+      ...parameters.map(([name, accepted]) => field(name, { name, placeholder: accepted, required: true }).label),
+    );
+    const asks = template.approval ? " A person has to approve it." : "";
+    this.#hint.textContent = `${template.description ?? template.command}.${asks}`;
+  }
+
+  #start() {
+    return attempt(async () => {
+      const inputs = this.#parameters.querySelectorAll("input");
+      const params = Object.fromEntries([...inputs].map((input) => [input.name, input.value]));
+      const request = { host: this.#host.value, template: this.#template.value };
+      if (inputs.length > 0) request.params = params;
+      say("Starting…");
+      const reply = await call("spawn", request);
+      say(`${reply.job_id} is started`);
+      address.go({ job: reply.job_id });
+    });
+  }
+}
