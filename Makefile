@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-cluster test-containers tests-in-containers picture bench demo
+.PHONY: help check test test-as-user test-clients test-page test-cluster test-containers tests-in-containers picture screenshots bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -12,7 +12,7 @@ demo:  ## Run a real job on an SSH server inside the process
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	cargo clippy --locked --test become --test clients --test disks --test machines -- -D warnings
+	cargo clippy --locked --test become --test clients --test disks --test machines --test page -- -D warnings
 	cargo clippy --locked --features cluster --lib --bins --test cluster -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
@@ -47,6 +47,10 @@ test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostil
 	cargo build --locked --example conformance
 	TEST_SECONDS=600 fixtures/clients/with-clients cargo test --locked $(EACH_TEST) --test clients
 
+test-page:  ## Drive the live page in Chromium, which is installed if it is missing
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 chromium:chromium
+	TEST_SECONDS=180 TEST_THREADS=2 fixtures/clients/with-clients cargo test --locked $(EACH_TEST) --test page
+
 # Tests of one server that hold for three replicas behind a proxy, too. Excluded: tests of one process (its
 # memory, metrics, file of tokens, limits of failed logins, end and restart).
 WITH_REPLICAS = http:: files_http:: questions:: attach:: forwards:: fleets::callers http_attacks::a_body \
@@ -70,6 +74,11 @@ test-containers:  ## Run the contract's tests, and one suite over a fleet of hos
 tests-in-containers:
 	cargo test --locked $(EACH_TEST) --test sshd -- contract:: terminal::; tests=$$?; \
 		cargo test --locked --features cluster $(EACH_TEST) --test fleet --test image && exit $$tests
+
+screenshots:  ## Take the pictures of the page for README and docs
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 chromium:chromium
+	SCREENSHOTS=$(CURDIR)/docs fixtures/clients/with-clients \
+		cargo test --locked --test page -- --ignored --nocapture pictures_of_the_page
 
 picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 	@fixtures/need script:util-linux python3:python3
