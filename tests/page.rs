@@ -217,12 +217,76 @@ async fn a_person_starts_a_template() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_is_offered_nothing_that_changes_a_job() {
     let served = Served::start().await;
-    let job = served.caller.spawn("echo line 1; sleep 100");
+    let job = served.caller.spawn("printf 'name? '; read -r name");
     // A later token of the same name sees the same jobs.
     told(&sshjobs(&served.sshd, &["token", "revoke", "alice"]));
     let reader = served.server.caller(&served.sshd, "alice", &["--role", "read"]);
 
     served.perform_as(&reader, "reader", &json!({"job": job}));
+}
+
+/// An issuer where people log in, which ends with its test.
+struct Issuer {
+    process: Child,
+    url: String,
+}
+
+impl Issuer {
+    fn start(redirect_uri: &str) -> Self {
+        let clients = std::env::var_os("CLIENTS").expect("`make test-page` sets CLIENTS");
+        let clients = PathBuf::from(clients);
+        let mut process = Command::new(clients.join("venv/bin/node"))
+            .current_dir(&clients)
+            .arg("issuer.mjs")
+            .env("REDIRECT_URI", redirect_uri)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let url = lines.next().expect("a line").unwrap();
+        Self { process, url }
+    }
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+/// An address of this machine on which nothing listens.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_logs_in_at_an_identity_provider() {
+    let sshd = Sshd::start().await;
+    let address = free_address();
+    let issuer = Issuer::start(&format!("http://{address}/login/oidc"));
+    // As in issuer.mjs.
+    std::fs::write(sshd.path("oidc.secret"), "a secret: 100% of it\n").unwrap();
+    let config = format!(
+        "[[oidc.issuers]]\nname = \"corp\"\nissuer = \"{}\"\naudiences = [\"page\"]\n\
+         [[oidc.issuers.roles]]\nrole = \"run\"\nclaims = {{ sub = \"oliv*\" }}\n\
+         [oidc.issuers.login]\nclient_id = \"page\"\nclient_secret_file = \"oidc.secret\"\n",
+        issuer.url
+    );
+    std::fs::write(sshd.path("config.toml"), config).unwrap();
+    let config = sshd.path("config.toml").display().to_string();
+    let server = Server::at(&sshd, &address, &["--config", &config]);
+    let caller = server.caller(&sshd, "alice", &[]);
+
+    let served = Served {
+        sshd,
+        server,
+        caller,
+    };
+    served.perform("issuer", json!({"job": "web1-00000000"}));
 }
 
 /// Follows the steps that a scenario announces on stderr.
@@ -295,7 +359,9 @@ async fn the_keyboard_alone_is_enough() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_are_linked_copied_and_downloaded() {
     let served = Served::start().await;
-    let job = served.caller.spawn("for i in $(seq 400); do echo line $i; done");
+    let job = served.caller.spawn(
+        "for i in $(seq 400); do echo line $i; done; printf '%3000s the end of a long line\\n' x",
+    );
 
     served.perform("copy", json!({"job": job}));
 }

@@ -79,7 +79,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     let app = if prefix.is_empty() {
         app
     } else {
-        // Nested, the page's path has no slash at its end.
+        // `nest` does not match the prefix with a slash at its end.
         let index =
             get(page::index).layer(from_fn_with_state(Arc::clone(&for_metadata), check_names));
         Router::new().nest(prefix, app).route(&format!("{prefix}/"), index)
@@ -88,13 +88,17 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     app.merge(metadata_routes(for_metadata))
 }
 
-/// The live page. Its files need no caller, and its login makes one.
+/// The live page. Its files need no caller, and its login checks the token itself.
 fn page_routes(guarded: Arc<Guard>) -> Router {
-    let login = get(page::who).post(page::log_in).delete(page::log_out);
+    let login = get(page::logged_in_caller).post(page::log_in).delete(page::log_out);
     Router::new()
         .route("/", get(page::index))
         .route("/web/{name}", get(page::static_file))
-        .route("/login", login.with_state(Arc::clone(&guarded)))
+        .route("/login", login)
+        .route("/login/issuers", get(page::issuers))
+        .route("/login/oidc", get(page::finish))
+        .route("/login/oidc/{name}", get(page::begin))
+        .with_state(Arc::clone(&guarded))
         .layer(from_fn_with_state(guarded, check_names))
 }
 

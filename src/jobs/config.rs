@@ -236,6 +236,12 @@ impl Config {
                 *secret = directory.join(&*secret);
             }
         }
+        for login in config.oidc.issuers.iter_mut().filter_map(|issuer| issuer.login.as_mut()) {
+            if let (Some(secret), Some(directory)) = (&mut login.client_secret_file, file.parent())
+            {
+                *secret = directory.join(&*secret);
+            }
+        }
         let is_name = |name: &&String| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
             (1..=64).contains(&name.len()) && name.chars().all(is_plain)

@@ -109,7 +109,7 @@ pub use config::{Defaults, PolicyConfig};
 #[doc(hidden)]
 pub use job::SecretInput;
 #[doc(hidden)]
-pub use oidc::{IssuerConfig, OidcConfig, RoleOfClaims};
+pub use oidc::{IssuerConfig, LoginConfig, OidcConfig, RoleOfClaims};
 #[doc(hidden)]
 pub use rights::{HostPatterns, Rights};
 #[doc(hidden)]

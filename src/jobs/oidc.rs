@@ -1,7 +1,10 @@
 //! The table `[oidc]` of the configuration: issuers of tokens, and what their claims allow.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 
 use super::rights::HostPatterns;
@@ -37,6 +40,37 @@ pub struct IssuerConfig {
     /// `sshjobs:read`, `sshjobs:run` and `sshjobs:admin` give the roles.
     #[serde(default)]
     pub roles: Vec<RoleOfClaims>,
+    /// The client as which this server logs people in on the live page. `None`: they need a token.
+    pub login: Option<LoginConfig>,
+}
+
+/// This server as a client of an issuer: the table `[oidc.issuers.login]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoginConfig {
+    /// Id of the client at the issuer.
+    pub client_id: String,
+    /// File with the client's secret, which is read at each login. `None`: the client has none.
+    pub client_secret_file: Option<PathBuf>,
+    /// Scopes that the login asks for.
+    #[serde(default = "openid")]
+    pub scope: String,
+}
+
+impl LoginConfig {
+    /// The client's secret, if it has one.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn secret(&self) -> std::io::Result<Option<SecretString>> {
+        let Some(file) = &self.client_secret_file else { return Ok(None) };
+        let text = Zeroizing::new(std::fs::read_to_string(file)?);
+        Ok(Some(text.trim_end().into()))
+    }
+}
+
+fn openid() -> String {
+    "openid".to_owned()
 }
 
 /// A role that claims give.
@@ -117,6 +151,15 @@ impl IssuerConfig {
             && (name.is_empty() || !name.chars().all(is_plain))
         {
             return Some("name must have only letters, digits, '_', '.' and '-'".to_owned());
+        }
+        if let Some(login) = &self.login {
+            if self.name.is_none() {
+                return Some("name must be set for a login: it is on the button".to_owned());
+            }
+            if login.client_id.is_empty() || !login.scope.split(' ').any(|scope| scope == "openid")
+            {
+                return Some("login needs a client_id, and the scope openid".to_owned());
+            }
         }
         self.roles.iter().find_map(RoleOfClaims::validate)
     }

@@ -8,7 +8,9 @@ use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, Validation, decode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
 
+use super::discovery::Discovery;
 use super::error::TokenRefused;
 use super::key_cache::KeyCache;
 use crate::jobs::IssuerConfig;
@@ -18,6 +20,8 @@ pub(super) struct Issuer {
     pub(super) config: IssuerConfig,
     algorithms: Vec<Algorithm>,
     keys: KeyCache,
+    /// Its discovery document, once a person has logged in.
+    pub(super) discovery: OnceCell<Discovery>,
 }
 
 /// The protected header of a token (RFC 7515, section 4).
@@ -40,6 +44,7 @@ impl Issuer {
         Self {
             algorithms: algorithms.filter_map(|name| Algorithm::from_str(name).ok()).collect(),
             keys: KeyCache::new(config.issuer.clone(), config.jwks_url.clone()),
+            discovery: OnceCell::new(),
             config,
         }
     }

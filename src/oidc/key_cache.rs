@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::discovery::Discovery;
 use super::error::TokenRefused;
 use super::fetch::fetch;
 
@@ -62,13 +63,6 @@ const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LONGEST_WAIT: Duration = Duration::from_secs(11);
 /// Maximum keys of an issuer.
 const MOST_KEYS: usize = 100;
-
-/// An issuer's discovery document (OpenID Connect Discovery 1.0, section 3).
-#[derive(Deserialize)]
-struct Discovery {
-    issuer: String,
-    jwks_uri: String,
-}
 
 /// A set of keys (RFC 7517, section 5). They are read one by one, because keys of unknown kinds must be
 /// ignored.
@@ -172,7 +166,7 @@ impl KeySource {
     async fn fetch(&self) -> Result<Arc<[SigningKey]>, String> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
-            None => self.discover().await?,
+            None => Discovery::fetch(&self.issuer).await?.jwks_uri,
         };
         let set: KeySet = fetch(&url).await?;
         let keys: Arc<[SigningKey]> =
@@ -181,22 +175,6 @@ impl KeySource {
             return Err("it lists no key for signatures".to_owned());
         }
         Ok(keys)
-    }
-
-    async fn discover(&self) -> Result<String, String> {
-        let base = self.issuer.trim_end_matches('/');
-        let discovery: Discovery =
-            fetch(&format!("{base}/.well-known/openid-configuration")).await?;
-        // OpenID Connect Discovery, section 4.3.
-        if discovery.issuer != self.issuer {
-            return Err("its discovery document names another issuer".to_owned());
-        }
-        let is_downgrade =
-            self.issuer.starts_with("https://") && !discovery.jwks_uri.starts_with("https://");
-        if is_downgrade {
-            return Err("its keys are not at an https:// URL".to_owned());
-        }
-        Ok(discovery.jwks_uri)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::jobs::{
 
 /// The issuers whose tokens are accepted.
 pub struct Oidc {
-    issuers: Vec<Issuer>,
+    pub(super) issuers: Vec<Issuer>,
 }
 
 /// Longest token in bytes.

@@ -12,6 +12,8 @@ use crate::output::ring::Ring;
 pub struct SearchQuery {
     /// Only lines after this one.
     pub cursor: LineNo,
+    /// Only lines up to this one. `None`: up to the newest.
+    pub last: Option<LineNo>,
     /// The streams to search.
     pub selection: Selection,
     /// Number of lines to show before and after a match.
@@ -224,6 +226,7 @@ mod tests {
     ) -> (Vec<Match>, u64) {
         let mut query = SearchQuery {
             cursor: LineNo::START,
+            last: None,
             selection: Selection::Both,
             context: 1,
             max_matches: 50,
@@ -312,6 +315,7 @@ mod tests {
         let mut ring = ring(&"some line of output\n".repeat(9000));
         let query = SearchQuery {
             cursor: LineNo::START,
+            last: None,
             selection: Selection::Both,
             context: 2,
             max_matches: 1,
@@ -342,6 +346,7 @@ mod tests {
         ring.append(Stream::Stdout, b"one\ntwo\n", 0);
         let query = SearchQuery {
             cursor: LineNo::START,
+            last: None,
             selection: Selection::Both,
             context: 1,
             max_matches: 50,

@@ -1,4 +1,4 @@
-//! Splits a line into pieces of one colour, for faces that are not terminals.
+//! Splits a line into pieces of one style, for clients that are not terminals.
 
 use std::mem;
 

@@ -2,7 +2,7 @@
 
 import * as address from "./address.js";
 import { call } from "./api.js";
-import { attempt, button, element, field, say } from "./dom.js";
+import { attempt, button, element, field, form, say } from "./dom.js";
 import { isRunning, stateInWords } from "./format.js";
 
 const SIGNALS = [
@@ -57,17 +57,13 @@ export class AnswerForm {
 
   constructor(jobId) {
     this.jobId = jobId;
-    this.element = element(
-      "form",
+    this.element = form(
+      () => this.#send(),
       { className: "answer", hidden: true },
       this.#answer.label,
       element("button", { type: "submit" }, "Send"),
       this.#hint,
     );
-    this.element.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#send();
-    });
   }
 
   update(job, isAwaiting) {
@@ -80,22 +76,25 @@ export class AnswerForm {
     if (!isRunning(job)) this.#answer.input.value = "";
   }
 
-  // A program that turns the terminal's echo off asks for a secret.
+  // A program that turns the terminal's echo off asks for a secret. On a terminal, an answer is one until
+  // the host says otherwise.
   async #lookForSecret(job) {
-    let isSecret = false;
-    this.#hint.textContent = "The job waits for input.";
-    if (job.pty) {
-      try {
-        const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
-        isSecret = reply.jobs[0]?.processes?.terminal?.echo === false;
-      } catch {
-        // Not every host describes its processes. What looks like a password is hidden, then.
-        isSecret = true;
-      }
+    this.#treatAsSecret(job.pty === true);
+    if (!job.pty) return;
+    try {
+      const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
+      if (reply.jobs[0]?.processes?.terminal?.echo === true) this.#treatAsSecret(false);
+    } catch {
+      // Not every host describes its processes: the answer stays masked.
     }
+  }
+
+  #treatAsSecret(isSecret) {
     this.#isSecret = isSecret;
     this.#answer.input.classList.toggle("masked", isSecret);
-    if (isSecret) this.#hint.textContent = "The job waits for a secret: it is not shown, and not logged.";
+    this.#hint.textContent = isSecret
+      ? "The job waits for a secret: it is not shown, and not logged."
+      : "The job waits for input.";
   }
 
   #send() {

@@ -66,12 +66,19 @@ export function jobPath(jobId, resource) {
   return `v1/jobs/${encodeURIComponent(jobId)}/${resource}`;
 }
 
-// Follows the end of a job's output until the job ends. `on.update` and `on.end` get replies of tail,
-// `on.lost` and `on.found` are called when the connection breaks and when it is back, `on.failed` gets
-// an error that ends it.
+// A connection that is back within this time was never lost: the server ends each stream after a
+// minute, so that the login is checked again.
+const PATIENCE_MS = 1_500;
+
+// Follows the end of a job's output until the job ends.
+// - `on.update` gets a reply of tail, `on.end` the last one.
+// - `on.lost` is called when the connection breaks, `on.found` when it is back.
+// - `on.failed` gets an error after which nothing follows.
 export class Updates {
   #source = null;
   #retry = null;
+  // Runs while the connection is broken, until that is reported.
+  #patience = null;
   #isClosed = false;
   #isLost = false;
 
@@ -84,6 +91,7 @@ export class Updates {
   close() {
     this.#isClosed = true;
     clearTimeout(this.#retry);
+    clearTimeout(this.#patience);
     this.#source?.close();
   }
 
@@ -91,6 +99,8 @@ export class Updates {
     const source = new EventSource(jobPath(this.jobId, "updates?render=spans"));
     this.#source = source;
     source.addEventListener("open", () => {
+      clearTimeout(this.#patience);
+      this.#patience = null;
       if (this.#isLost) this.on.found();
       this.#isLost = false;
     });
@@ -113,8 +123,10 @@ export class Updates {
 
   async #reconnect() {
     if (this.#isClosed) return;
-    if (!this.#isLost) this.on.lost();
-    this.#isLost = true;
+    this.#patience ??= setTimeout(() => {
+      this.#isLost = true;
+      this.on.lost();
+    }, PATIENCE_MS);
     // It reconnects by itself after a broken connection, but not after an error's status.
     if (this.#source.readyState !== EventSource.CLOSED) return;
     try {

@@ -1,7 +1,7 @@
 // Calls that wait for an approval, with the exact call.
 
 import { call, get } from "./api.js";
-import { attempt, button, element, field, say } from "./dom.js";
+import { attempt, button, element, field, say, setText } from "./dom.js";
 import { duration } from "./format.js";
 
 const INTERVAL_MS = 2_000;
@@ -11,6 +11,7 @@ export class Approvals {
   // Items by approval. They are kept, so that a reason that a person is typing stays.
   #items = new Map();
   #timer = null;
+  #hasFailed = false;
 
   constructor(person) {
     this.person = person;
@@ -32,8 +33,11 @@ export class Approvals {
     try {
       const reply = await get("v1/approvals");
       this.#show(reply.approvals);
-    } catch {
-      // The list of jobs is refreshed as often, and shows the error.
+      this.#hasFailed = false;
+    } catch (error) {
+      // Reported once: another try follows.
+      if (!this.#hasFailed && this.#timer !== undefined) say(error.message, true);
+      this.#hasFailed = true;
     }
     if (this.#timer !== undefined) this.#timer = setTimeout(() => this.#refresh(), INTERVAL_MS);
   }
@@ -42,14 +46,17 @@ export class Approvals {
     const ids = new Set(approvals.map((approval) => approval.id));
     for (const [id, item] of this.#items) {
       if (ids.has(id)) continue;
-      item.remove();
+      item.element.remove();
       this.#items.delete(id);
     }
     for (const approval of approvals) {
-      if (this.#items.has(approval.id)) continue;
-      const item = this.#itemOf(approval);
-      this.#items.set(approval.id, item);
-      this.#list.append(item);
+      let item = this.#items.get(approval.id);
+      if (!item) {
+        item = this.#itemOf(approval);
+        this.#items.set(approval.id, item);
+        this.#list.append(item.element);
+      }
+      setText(item.hint, hintFor(approval));
     }
     this.element.hidden = approvals.length === 0;
   }
@@ -59,7 +66,7 @@ export class Approvals {
     const vote = (decision) => () => this.#vote(approval.id, decision, reason.input.value);
     const isOwn = approval.asker === this.person.caller;
     const answer = isOwn
-      ? element("p", { className: "hint" }, "You have asked for this. Another person has to agree.")
+      ? element("p", { className: "hint" }, "You asked for this. Another person has to agree.")
       : element(
           "div",
           { className: "actions" },
@@ -67,24 +74,23 @@ export class Approvals {
           button("Approve", vote("approve")),
           button("Deny", vote("deny")),
         );
-    return element(
+    const hint = element("p", { className: "hint" });
+    const call = JSON.stringify(approval.call, null, 2);
+    const item = element(
       "li",
       {},
-      element("p", {}, `${approval.asker} asks to act on ${approval.host}`),
+      element("p", {}, `${visible(approval.asker)} asks to act on ${visible(approval.host)}`),
       approval.reason ? element("p", {}, `Reason: ${visible(approval.reason)}`) : null,
       element(
         "pre",
         { tabIndex: 0, role: "region", "aria-label": `Call of ${approval.id}` },
-        visible(JSON.stringify(approval.call, null, 2)),
+        // Line feeds of the layout stay; those of the call are escaped in JSON.
+        call.split("\n").map(visible).join("\n"),
       ),
-      element(
-        "p",
-        { className: "hint" },
-        `Rule ${approval.rule}; ${approval.needed} must agree; expires in ` +
-          duration(approval.expires_at - Date.now()),
-      ),
+      hint,
       answer,
     );
+    return { element: item, hint };
   }
 
   #vote(id, decision, reason) {
@@ -92,18 +98,24 @@ export class Approvals {
       const body = reason === "" ? { decision } : { decision, reason };
       const approval = await call(`approvals/${encodeURIComponent(id)}`, body);
       say(`${id}: ${approval.state}`);
-      this.#items.get(id)?.remove();
+      this.#items.get(id)?.element.remove();
       this.#items.delete(id);
       this.element.hidden = this.#items.size === 0;
     });
   }
 }
 
-// Characters that could hide or reorder a part of the call, as their codes. (A call is shown as JSON,
-// which escapes control characters.)
+function hintFor(approval) {
+  const agreed = approval.votes.filter((vote) => vote.decision === "approve").length;
+  const left = duration(approval.expires_at - Date.now());
+  return `Rule ${visible(approval.rule)}; ${agreed} of ${approval.needed} agreed; expires in ${left}`;
+}
+
+// The text with the codes of characters that could hide or reorder a part of it: controls, separators
+// of lines, bidirectional and other invisible characters.
 function visible(text) {
   return text.replace(
-    /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]|[\u{e0000}-\u{e0fff}]/gu,
+    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu,
     (character) => `\\u{${character.codePointAt(0).toString(16)}}`,
   );
 }

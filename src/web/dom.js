@@ -18,7 +18,32 @@ export function element(name, properties = {}, ...children) {
 }
 
 export function button(text, onClick, properties = {}) {
-  return element("button", { type: "button", on: { click: onClick }, ...properties }, text);
+  return element("button", { type: "button", on: { click: onceAtATime(onClick) }, ...properties }, text);
+}
+
+// A form that performs an action when it is submitted, and never sends itself.
+export function form(onSubmit, properties, ...children) {
+  const made = element("form", properties, ...children);
+  const perform = onceAtATime(onSubmit);
+  made.addEventListener("submit", (event) => {
+    event.preventDefault();
+    perform();
+  });
+  return made;
+}
+
+// The same action, which a second click does not start again while it is in progress.
+function onceAtATime(action) {
+  let isInProgress = false;
+  return async () => {
+    if (isInProgress) return;
+    isInProgress = true;
+    try {
+      await action();
+    } finally {
+      isInProgress = false;
+    }
+  };
 }
 
 // A text field with its label before it.

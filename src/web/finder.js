@@ -1,7 +1,7 @@
 // Finds lines by pattern with the server's search, forwards and backwards.
 
 import { call } from "./api.js";
-import { attempt, button, checkBox, element, say } from "./dom.js";
+import { attempt, button, checkBox, element, form, say } from "./dom.js";
 import { count } from "./format.js";
 
 // Lines that a step back searches first. Each further step doubles it.
@@ -28,18 +28,14 @@ export class Finder {
       spellcheck: false,
       autocomplete: "off",
     });
-    this.element = element(
-      "form",
+    this.element = form(
+      () => this.next(),
       { className: "finder", role: "search" },
       this.field,
       this.#isRegex.label,
       button("↑", () => this.previous(), { "aria-label": "Previous match", title: "Previous match (N)" }),
       button("↓", () => this.next(), { "aria-label": "Next match", title: "Next match (n)" }),
     );
-    this.element.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.next();
-    });
     this.field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && event.shiftKey) {
         event.preventDefault();
@@ -77,14 +73,15 @@ export class Finder {
 
   async #find(search) {
     const pattern = this.#regex();
+    this.#request?.abort();
     if (pattern === "") {
       this.#show(null);
+      say("");
       return;
     }
-    // Another pattern begins where the reader is.
+    // A new pattern starts at the visible lines.
     if (pattern !== this.#pattern) this.#at = null;
     this.#pattern = pattern;
-    this.#request?.abort();
     this.#request = new AbortController();
     const { signal } = this.#request;
     await attempt(async () => {
@@ -104,9 +101,9 @@ export class Finder {
   async #firstMatch(pattern, after, last, signal) {
     let cursor = after;
     while (cursor < last) {
-      const reply = await this.#search(pattern, cursor, 1, signal);
+      const reply = await this.#search(pattern, { after: cursor, last, matches: 1 }, signal);
       const found = reply.matches[0]?.line_no;
-      if (found !== undefined) return found <= last ? found : null;
+      if (found !== undefined) return found;
       if (!reply.has_more || reply.last_line_no <= cursor) return null;
       cursor = reply.last_line_no;
     }
@@ -130,21 +127,21 @@ export class Finder {
   async #lastMatchIn(pattern, start, end, signal) {
     let [cursor, last] = [start - 1, null];
     while (cursor < end - 1) {
-      const reply = await this.#search(pattern, cursor, MOST_MATCHES, signal);
-      const inside = reply.matches.filter((match) => match.line_no < end);
-      last = inside.at(-1)?.line_no ?? last;
-      const isPast = inside.length < reply.matches.length;
-      if (isPast || !reply.has_more || reply.last_line_no <= cursor) break;
+      const range = { after: cursor, last: end - 1, matches: MOST_MATCHES };
+      const reply = await this.#search(pattern, range, signal);
+      last = reply.matches.at(-1)?.line_no ?? last;
+      if (!reply.has_more || reply.last_line_no <= cursor) break;
       cursor = reply.last_line_no;
     }
     return last;
   }
 
-  #search(pattern, since, matches, signal) {
+  #search(pattern, { after, last, matches }, signal) {
     const request = {
       job_id: this.jobId,
       pattern,
-      since_line_no: since,
+      since_line_no: after,
+      until_line_no: last,
       context: 0,
       max_matches: matches,
       max_bytes: 262_144,

@@ -24,6 +24,8 @@ export class JobList {
   #timer = null;
   #isClosed = false;
   #isFailing = false;
+  // Number of the newest refresh, whose reply counts.
+  #round = 0;
 
   constructor() {
     this.#state.append(...STATES.map((state) => new Option(state === "" ? "any" : state.replace("_", " "), state)));
@@ -82,6 +84,7 @@ export class JobList {
 
   async #refresh() {
     clearTimeout(this.#timer);
+    const round = ++this.#round;
     const filters = Object.entries(this.#filters).filter(([, value]) => value !== "");
     try {
       const reply = await call("jobs", {
@@ -90,18 +93,18 @@ export class JobList {
         cached: true,
         examine_input: true,
       });
-      if (this.#isClosed) return;
+      // Another refresh may have begun, with other filters.
+      if (this.#isClosed || round !== this.#round) return;
       this.#update(reply);
       if (this.#isFailing) say("Connected again");
       this.#isFailing = false;
       await this.#showLastLines(reply.jobs);
     } catch (error) {
-      if (this.#isClosed) return;
+      if (this.#isClosed || round !== this.#round) return;
       this.#isFailing = true;
       say(error.message, true);
     }
-    clearTimeout(this.#timer);
-    if (!this.#isClosed) this.#timer = setTimeout(() => this.#refresh(), INTERVAL_MS);
+    if (!this.#isClosed && round === this.#round) this.#timer = setTimeout(() => this.#refresh(), INTERVAL_MS);
   }
 
   #update({ jobs, total }) {
@@ -129,16 +132,21 @@ export class JobList {
     this.#more.hidden = jobs.length >= total;
   }
 
-  // The newest lines, with one call. An ended job is asked for its line once.
+  // The newest lines, with one call. An ended job is asked for its line once, and with more running jobs
+  // than one call can have, they take turns.
   async #showLastLines(jobs) {
-    const asked = jobs
-      .filter((job) => job.total_bytes > 0 && !this.#items.get(job.job_id)?.hasLastLine)
-      .slice(0, MOST_TAILED)
-      .map((job) => job.job_id);
-    if (asked.length === 0) return;
+    const items = jobs
+      .filter((job) => job.total_bytes > 0)
+      .map((job) => this.#items.get(job.job_id))
+      .filter((item) => !item.hasLastLine)
+      .sort((one, other) => one.askedAt - other.askedAt)
+      .slice(0, MOST_TAILED);
+    if (items.length === 0) return;
+    for (const item of items) item.askedAt = Date.now();
+    const asked = items.map((item) => item.jobId);
     const reply = await call("tail", { job_ids: asked, keep: "last", max_lines: 1 }).catch((error) => {
-      // One of them was forgotten since it was listed. The next list lacks it.
-      if (error.status === 404 || error.status === 410) return { jobs: [] };
+      // One of them was forgotten since it was listed, or the policy allows the list and not the output.
+      if ([403, 404, 410].includes(error.status)) return { jobs: [] };
       throw error;
     });
     for (const { job_id, lines, partial } of reply.jobs) {
@@ -160,6 +168,7 @@ class JobItem {
   constructor(job) {
     this.jobId = job.job_id;
     this.hasLastLine = false;
+    this.askedAt = 0;
     this.link = element("a", { href: address.linkTo({ job: job.job_id }) }, job.job_id);
     this.#age.title = dateAndTime(job.started_at);
     this.element = element(
@@ -204,12 +213,13 @@ class JobItem {
 
 // The members of a fleet, unfolded on request: one cell a host.
 class Members {
-  #cells = element("ul", { className: "cells" });
+  #list = element("ul", { className: "cells" });
+  #cells = new Map();
   #isLoading = false;
 
   constructor(fleetId) {
     this.fleetId = fleetId;
-    this.element = element("details", {}, element("summary", {}, "Hosts"), this.#cells);
+    this.element = element("details", {}, element("summary", {}, "Hosts"), this.#list);
     this.element.addEventListener("toggle", () => this.update());
   }
 
@@ -218,27 +228,29 @@ class Members {
     this.#isLoading = true;
     try {
       const reply = await call("jobs", { fleet: this.fleetId, limit: 10_000, cached: true });
-      this.#cells.replaceChildren(...reply.jobs.map(cellOf));
+      for (const member of reply.jobs) this.#show(member);
     } catch (error) {
       say(error.message, true);
     } finally {
       this.#isLoading = false;
     }
   }
-}
 
-function cellOf(member) {
-  const link = element(
-    "a",
-    {
-      className: `state ${stateClass(member)}`,
-      href: address.linkTo({ job: member.job_id }),
-      title: `${member.host}: ${stateInWords(member)}`,
-    },
-    member.host,
-    element("span", { className: "unseen" }, `: ${stateInWords(member)}`),
-  );
-  return element("li", {}, link);
+  // Cells are kept, so that the focus stays.
+  #show(member) {
+    let cell = this.#cells.get(member.job_id);
+    if (!cell) {
+      const state = element("span", { className: "unseen" });
+      const link = element("a", { href: address.linkTo({ job: member.job_id }) }, member.host, state);
+      cell = { link, state };
+      this.#cells.set(member.job_id, cell);
+      this.#list.append(element("li", {}, link));
+    }
+    const words = stateInWords(member);
+    cell.link.className = `state ${stateClass(member)}`;
+    cell.link.title = `${member.host}: ${words}`;
+    setText(cell.state, `: ${words}`);
+  }
 }
 
 function membersInWords(members) {

@@ -24,6 +24,9 @@ export class JobView {
   #screen = null;
   #first = 1;
   #total = 0;
+  // The lines of the address, as text; null if it has none.
+  #linked = null;
+  #isClosed = false;
 
   constructor(jobId, person, lines) {
     this.jobId = jobId;
@@ -39,7 +42,7 @@ export class JobView {
     this.answer = new AnswerForm(jobId);
     this.processes = new Processes(jobId);
     this.output = element("div", { className: "output" }, this.log.element);
-    this.toScreen = button("Show screen", () => this.#toggleScreen(), { hidden: true });
+    this.toScreen = button("Show screen", () => this.#showScreen(!this.#screen), { hidden: true });
     this.element = element(
       "article",
       { className: "job", "aria-label": `Job ${jobId}` },
@@ -62,16 +65,23 @@ export class JobView {
   }
 
   close() {
+    this.#isClosed = true;
     this.updates.close();
     this.finder.close();
     this.log.close();
     this.#screen?.close();
   }
 
-  // Shows the lines of the address, or the end.
+  // Shows the lines of the address, if they have changed.
   showLines(lines) {
+    const linked = lines ? `${lines.first}-${lines.last}` : null;
+    if (linked === this.#linked) return;
+    this.#linked = linked;
     this.log.show(lines);
-    if (lines) this.follow.input.checked = false;
+    if (lines) {
+      this.follow.input.checked = false;
+      this.#showScreen(false);
+    }
   }
 
   #head() {
@@ -110,9 +120,11 @@ export class JobView {
   async #loadJob() {
     await attempt(async () => {
       const reply = await call("jobs", { job_id: this.jobId, cached: true });
+      if (this.#isClosed) return;
       this.#job = { ...this.#job, ...reply.jobs[0] };
       this.#showJob(this.#job.awaiting_input === true);
-      if (this.#job.pty && isRunning(this.#job)) this.#toggleScreen();
+      // A link to lines shows them.
+      if (this.#job.pty && isRunning(this.#job) && this.#linked === null) this.#showScreen(true);
     });
   }
 
@@ -173,15 +185,13 @@ export class JobView {
     return reply.records;
   }
 
-  #toggleScreen() {
-    if (this.#screen) {
-      this.#screen.close();
-      this.#screen = null;
-      this.output.replaceChildren(this.log.element);
-    } else {
-      this.#screen = new ScreenView(this.jobId, this.mayAct && isRunning(this.#job));
-      this.output.replaceChildren(this.#screen.element);
-    }
+  // Shows the screen, or the lines.
+  #showScreen(isWanted) {
+    if (isWanted === Boolean(this.#screen)) return;
+    this.#screen?.close();
+    const runs = () => isRunning(this.#job);
+    this.#screen = isWanted ? new ScreenView(this.jobId, this.mayAct && runs(), runs) : null;
+    this.output.replaceChildren((this.#screen ?? this.log).element);
     setText(this.toScreen, this.#screen ? "Show lines" : "Show screen");
   }
 
@@ -190,6 +200,7 @@ export class JobView {
     const anchor = extendsChoice && this.log.chosen ? this.log.chosen.first : lineNo;
     const lines = { first: Math.min(anchor, lineNo), last: Math.max(anchor, lineNo) };
     this.log.chosen = lines;
+    this.#linked = `${lines.first}-${lines.last}`;
     history.replaceState(null, "", address.linkTo({ lines }));
     this.log.follow(false);
     this.follow.input.checked = false;
@@ -198,17 +209,23 @@ export class JobView {
 
   #copy() {
     return attempt(async () => {
+      if (!navigator.clipboard) {
+        throw new Error("browsers copy only over TLS and on this machine: use Download, or select the text");
+      }
       const { first, last } = this.log.chosen ?? this.log.visible();
       const end = Math.min(last, first + MOST_COPIED - 1);
       const texts = [];
       for (let next = first; next <= end; ) {
-        const records = await this.#load(next, end, undefined);
+        const loaded = await this.#load(next, end, undefined);
+        // Evicted lines are skipped, perhaps beyond the end.
+        const records = loaded.filter((record) => record.line_no <= end);
         if (records.length === 0) break;
         texts.push(...records.map((record) => record.text));
         next = records.at(-1).line_no + 1;
       }
       await navigator.clipboard.writeText(texts.map((text) => `${text}\n`).join(""));
-      say(`${count(texts.length)} lines are copied`);
+      const rest = end < last ? `, up to line ${count(end)}: Download has all` : "";
+      say(`${count(texts.length)} lines are copied${rest}`);
     });
   }
 

@@ -1,4 +1,4 @@
-// The lines of a job that the page has: at most KEPT_PAGES pages, those that were used last.
+// The lines of a job that the page has: at most KEPT_PAGES pages, those that were used most recently.
 
 const PAGE_LINES = 500;
 const KEPT_PAGES = 20;
@@ -29,7 +29,7 @@ export class LineCache {
     for (const record of records) this.#page(pageOf(record.line_no))[offsetOf(record.line_no)] = record;
   }
 
-  // Loads the missing ones of these lines, and cancels requests for all others.
+  // Loads the missing ones of these lines, and cancels requests for other pages.
   need(first, last) {
     const [firstPage, lastPage] = [pageOf(first), pageOf(last)];
     for (const [page, request] of this.#loading) {
@@ -37,6 +37,7 @@ export class LineCache {
     }
     for (let page = firstPage; page <= lastPage; page++) {
       const start = page * PAGE_LINES + 1;
+      if (this.#pages.has(page)) this.#page(page);
       const missing = this.#firstMissing(Math.max(first, start), Math.min(last, start + PAGE_LINES - 1));
       if (missing !== null && !this.#loading.has(page)) this.#load(page, missing);
     }
@@ -62,7 +63,7 @@ export class LineCache {
     const last = pageStart + PAGE_LINES - 1;
     try {
       const records = await this.load(first, last, request.signal);
-      // Without news nothing is shown again, which would ask for the same lines again.
+      // An empty reply must not make the view show its lines again, which would request the same lines.
       if (records.length === 0) return;
       this.#fillGap(first, records);
       this.add(records);
@@ -83,6 +84,7 @@ export class LineCache {
     }
   }
 
+  // A page, which is the most recently used one now.
   #page(number) {
     const page = this.#pages.get(number) ?? [];
     // A map keeps the order of insertion.

@@ -1,5 +1,5 @@
 // A log of any length. A position is a line number, never a height: about 150 rows are in the
-// document, and wheel, keys, touch and an own scroll bar move by lines.
+// document, and wheel, keys, touch and its own scroll bar move by lines.
 
 import { element, setText } from "./dom.js";
 import { timeOfDay } from "./format.js";
@@ -25,6 +25,9 @@ export class LogView {
   #total = 0;
   #partial = [];
   #isFollowing = true;
+  // The line to scroll to as soon as there are lines; null if there is none.
+  #target = null;
+  #isClosed = false;
 
   // `load` as in LineCache. `on.follow(isFollowing)` is called when a person scrolls away from the end
   // or back; `on.choose(lineNo, extends)` when a line's number is clicked; `on.error(error)` when lines
@@ -60,6 +63,7 @@ export class LogView {
   }
 
   close() {
+    this.#isClosed = true;
     this.#resizes.disconnect();
     this.cache.close();
   }
@@ -80,13 +84,10 @@ export class LogView {
     this.#schedule();
   }
 
-  // Shows a line a third below the upper edge, and marks the range.
+  // Marks a range of lines, and scrolls to its first line. Null only removes the mark.
   show(lines) {
     this.chosen = lines;
-    if (lines) {
-      this.#setFollowing(false);
-      this.#top = lines.first - Math.floor(this.#visibleLines() / 3);
-    }
+    if (lines) this.#goTo(lines.first);
     this.#schedule();
   }
 
@@ -94,10 +95,15 @@ export class LogView {
   showMatch(lineNo) {
     this.found = lineNo;
     if (lineNo !== null && (lineNo < this.#top || lineNo >= this.#top + this.#visibleLines())) {
-      this.#setFollowing(false);
-      this.#top = lineNo - Math.floor(this.#visibleLines() / 3);
+      this.#goTo(lineNo);
     }
     this.#schedule();
+  }
+
+  // Scrolls to a line, a third below the upper edge.
+  #goTo(lineNo) {
+    this.#setFollowing(false);
+    this.#target = lineNo;
   }
 
   setOption(name, isSet) {
@@ -128,6 +134,7 @@ export class LogView {
   }
 
   #scrollTo(line) {
+    this.#target = null;
     this.#top = Math.min(Math.max(line, this.#first), this.#lastTop());
     this.#setFollowing(this.#top >= this.#lastTop());
     this.#schedule();
@@ -149,6 +156,11 @@ export class LogView {
   }
 
   #render() {
+    if (this.#isClosed) return;
+    if (this.#target !== null && this.#total > 0) {
+      this.#top = this.#target - Math.floor(this.#visibleLines() / 3);
+      this.#target = null;
+    }
     if (this.#isFollowing) this.#top = this.#lastTop();
     this.#top = Math.min(Math.max(this.#top, this.#first), this.#lastTop());
     const first = Math.floor(this.#top);
@@ -157,7 +169,8 @@ export class LogView {
     if (last > 0 && first <= this.#total) this.cache.need(first, Math.min(last, this.#total));
     const fraction = this.#options.wrap ? 0 : this.#top - first;
     this.#pane.style.transform = fraction ? `translateY(${-fraction * this.#lineHeight}px)` : "";
-    if (this.#options.wrap && this.#isFollowing) this.log.scrollTop = this.log.scrollHeight;
+    // With wrapped lines, the rows may be higher than the pane.
+    this.log.scrollTop = this.#options.wrap && this.#isFollowing ? this.log.scrollHeight : 0;
     this.bar.update({
       first: this.#first,
       last: this.#lastLine(),
@@ -237,8 +250,8 @@ export class LogView {
   }
 
   #click(event) {
-    const number = event.target.closest(".number");
-    if (!number) return;
+    const number = event.target.closest(".number[href]");
+    if (!number || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     this.on.choose(Number(number.dataset.line), event.shiftKey);
   }
@@ -294,7 +307,7 @@ function pieces(record, isStderr) {
   if (record === undefined) return ["…"];
   if (record.isEvicted) return ["this line is no longer kept"];
   const parts = [];
-  // Colour alone must not say it.
+  // Colour must not be the only sign of stderr.
   if (isStderr) parts.push(element("span", { className: "unseen" }, "stderr: "));
   if (record.member) parts.push(element("span", { className: "member" }, `${record.member} | `));
   if (record.spans?.length > 0) parts.push(...record.spans.map(styledSpan));
@@ -302,16 +315,27 @@ function pieces(record, isStderr) {
   return parts;
 }
 
-const ATTRIBUTES = ["bold", "dim", "italic", "underline", "strike", "reversed"];
+const ATTRIBUTES = ["bold", "dim", "italic", "underline", "strike"];
 
 function styledSpan(span) {
   const made = element("span", {}, span.text);
   for (const attribute of ATTRIBUTES) {
     if (span[attribute]) made.classList.add(attribute);
   }
-  setColour(made, "fg", "color", span.fg);
-  setColour(made, "bg", "backgroundColor", span.bg);
+  if (span.reversed) {
+    setColour(made, "on", "backgroundColor", span.fg ?? "text");
+    if (span.fg?.startsWith("#")) setColour(made, "fg", "color", span.bg ?? contrastTo(span.fg));
+  } else {
+    setColour(made, "fg", "color", span.fg);
+    setColour(made, "bg", "backgroundColor", span.bg);
+  }
   return made;
+}
+
+// Black or white, whichever can be read on a colour such as `#ff8700`.
+function contrastTo(colour) {
+  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000000" : "#ffffff";
 }
 
 // Named colours are in the style sheet, for light and dark.

@@ -6,7 +6,7 @@ import { Approvals } from "./approvals.js";
 import { attempt, element, say, setText } from "./dom.js";
 import { JobList } from "./job_list.js";
 import { JobView } from "./job_view.js";
-import { loginForm } from "./login.js";
+import { loginForm, restoreAddress } from "./login.js";
 import { StartForm } from "./start_form.js";
 
 const main = document.getElementById("main");
@@ -17,7 +17,9 @@ let parts = null;
 
 async function start() {
   try {
-    show(await whoAmI());
+    const person = await whoAmI();
+    restoreAddress();
+    show(person);
   } catch (error) {
     if (error.status === 401) {
       askForToken();
@@ -35,9 +37,9 @@ function show(person) {
   const approvals = new Approvals(person);
   const startForm = new StartForm(person);
   const side = element("div", { className: "side" }, approvals.element, startForm.element, list.element);
-  const place = element("div", { className: "place" });
-  parts = { person, list, approvals, place, view: null };
-  main.replaceChildren(side, place);
+  const detail = element("div", { className: "detail-pane" });
+  parts = { person, list, approvals, detail, view: null };
+  main.replaceChildren(side, detail);
   showJob(address.current());
 }
 
@@ -52,7 +54,7 @@ function showJob(wanted) {
   }
   parts.view?.close();
   parts.view = wanted.job === null ? null : new JobView(wanted.job, parts.person, wanted.lines);
-  parts.place.replaceChildren(
+  parts.detail.replaceChildren(
     parts.view?.element ?? element("p", { className: "note" }, "Choose a job to see its output."),
   );
   document.title = wanted.job === null ? "sshjobs" : `${wanted.job} – sshjobs`;

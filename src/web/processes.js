@@ -11,7 +11,7 @@ export class Processes {
 
   constructor(jobId) {
     this.jobId = jobId;
-    const look = button("Look at its processes", () => this.#look());
+    const look = button("Inspect again", () => this.#look());
     this.element = element(
       "details",
       { className: "processes" },

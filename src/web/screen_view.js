@@ -32,8 +32,10 @@ export class ScreenView {
   #pressed = [];
   #isSending = false;
 
-  constructor(jobId, mayWrite) {
+  // `isRunning()` tells whether the screen can still change.
+  constructor(jobId, mayWrite, isRunning) {
     this.jobId = jobId;
+    this.isRunning = isRunning;
     this.pane = element("pre", {
       className: "screen",
       role: mayWrite ? "application" : "region",
@@ -42,7 +44,7 @@ export class ScreenView {
     });
     const help = mayWrite
       ? "Keys go to the job while the screen has the focus. Shift+Escape leaves it."
-      : "You may read this screen, and not write to it.";
+      : "You may read this screen, but not write to it.";
     this.element = element(
       "div",
       { className: "screen-frame" },
@@ -67,13 +69,17 @@ export class ScreenView {
       const query = version === null ? "" : `?since_version=${version}&wait_ms=${WAIT_MS}`;
       try {
         const screen = await get(jobPath(this.jobId, `screen${query}`), this.#closing.signal);
-        const isSame = screen.version === version;
+        const isLast = !this.isRunning() && screen.version === version;
         version = screen.version;
         this.#show(screen);
-        // The screen of an ended job comes at once, and never changes.
-        if (isSame) await pause(AFTER_ERROR_MS);
+        if (isLast) return;
       } catch (error) {
-        if (error.name === "AbortError" || error.status === 401 || error.status === 404) return;
+        if (error.name === "AbortError") return;
+        const isFinal = error.status >= 400 && error.status < 500 && error.status !== 429;
+        if (isFinal) {
+          say(error.message, true);
+          return;
+        }
         await pause(AFTER_ERROR_MS);
       }
     }
@@ -95,7 +101,7 @@ export class ScreenView {
     if (event.isComposing || event.metaKey) return;
     if (event.key === "Escape" && event.shiftKey) {
       this.pane.blur();
-      say("The keyboard is back with the page");
+      say("Keys go to the page again");
       return;
     }
     // The browser's own: copy a selection, and paste.
@@ -125,7 +131,9 @@ export class ScreenView {
       while (this.#pressed[0]?.text !== undefined) request.data += this.#pressed.shift().text;
       while (this.#pressed[0]?.key !== undefined) request.keys.push(this.#pressed.shift().key);
       if (request.data === "") delete request.data;
-      await attempt(() => call("write", request));
+      const reply = await attempt(() => call("write", request));
+      // Later keys make no sense without these.
+      if (reply === undefined) this.#pressed = [];
     }
     this.#isSending = false;
   }

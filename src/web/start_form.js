@@ -2,7 +2,7 @@
 
 import * as address from "./address.js";
 import { call } from "./api.js";
-import { attempt, element, field, say } from "./dom.js";
+import { attempt, element, field, form, say } from "./dom.js";
 
 export class StartForm {
   #host = element("select", { required: true });
@@ -13,8 +13,8 @@ export class StartForm {
   #templates = new Map();
 
   constructor(person) {
-    const form = element(
-      "form",
+    const made = form(
+      () => this.#start(),
       {},
       element("label", { className: "field" }, element("span", {}, "Template"), this.#template),
       element("label", { className: "field" }, element("span", {}, "Host"), this.#host),
@@ -26,13 +26,9 @@ export class StartForm {
       "details",
       { className: "start", hidden: true },
       element("summary", {}, "Start from a template"),
-      form,
+      made,
     );
     this.#template.addEventListener("change", () => this.#showTemplate());
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.#start();
-    });
     if (person.role !== "read") this.#load();
   }
 
@@ -53,7 +49,7 @@ export class StartForm {
     this.#host.replaceChildren(...hosts.map((host) => new Option(host.name)));
     const parameters = Object.entries(template.params ?? {});
     this.#parameters.replaceChildren(
-      ...parameters.map(([name, accepted]) => field(name, { name, placeholder: accepted, required: true }).label),
+      ...parameters.map(([name, accepted]) => field(name, { name, placeholder: accepted, title: accepted }).label),
     );
     const asks = template.approval ? " A person has to approve it." : "";
     this.#hint.textContent = `${template.description ?? template.command}.${asks}`;
@@ -62,9 +58,10 @@ export class StartForm {
   #start() {
     return attempt(async () => {
       const inputs = this.#parameters.querySelectorAll("input");
-      const params = Object.fromEntries([...inputs].map((input) => [input.name, input.value]));
+      // An empty field is a parameter that is omitted: it may have a default.
+      const filled = [...inputs].filter((input) => input.value !== "");
       const request = { host: this.#host.value, template: this.#template.value };
-      if (inputs.length > 0) request.params = params;
+      if (filled.length > 0) request.params = Object.fromEntries(filled.map(({ name, value }) => [name, value]));
       say("Starting…");
       const reply = await call("spawn", request);
       say(`${reply.job_id} is started`);

@@ -447,6 +447,7 @@ impl Top<'_> {
                 pattern: pattern.clone(),
                 stream: StreamArg::Both,
                 since_line_no: since,
+                until_line_no: None,
                 context: Some(0),
                 max_matches: Some(MATCHES),
                 max_bytes: None,

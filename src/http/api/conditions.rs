@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 
 /// The entity tags of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Tags {
+pub(crate) enum Tags {
     /// `*`: any content.
     Any,
     /// These contents.
@@ -13,15 +13,15 @@ pub(super) enum Tags {
 
 /// The conditions of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Conditions {
+pub(crate) struct Conditions {
     /// If-Match: the content must be one of these.
-    pub(super) matches: Option<Tags>,
+    pub(crate) matches: Option<Tags>,
     /// If-None-Match: the content must be none of these.
-    pub(super) matches_none: Option<Tags>,
+    pub(crate) matches_none: Option<Tags>,
 }
 
 impl Conditions {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self {
             matches: tags(headers, &header::IF_MATCH),
             matches_none: tags(headers, &header::IF_NONE_MATCH),
@@ -41,7 +41,7 @@ impl Conditions {
     }
 
     /// Whether If-None-Match excludes the file with this tag.
-    pub(super) fn excludes(&self, found: Option<&str>) -> bool {
+    pub(crate) fn excludes(&self, found: Option<&str>) -> bool {
         match (&self.matches_none, found) {
             (None, _) | (_, None) => false,
             (Some(Tags::Any), Some(_)) => true,

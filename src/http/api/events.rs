@@ -33,7 +33,7 @@ const WAIT_MS: u64 = 30_000;
 /// Interval of comments that keep proxies from closing the connection.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Pause of a client before it connects again.
-pub(super) const RETRY: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// `GET /jobs/ID/stream`: a job's lines as server-sent events, until the job ends.
 ///

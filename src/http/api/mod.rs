@@ -3,7 +3,7 @@
 pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod calls;
-mod conditions;
+pub(crate) mod conditions;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod files;

@@ -1,6 +1,6 @@
 //! The end of a job's output and its state as server-sent events, for readers who look at the end
-//! and not at each line: a page, a dashboard. A job that prints faster than a reader can look costs
-//! it nothing, because lines between two updates are skipped.
+//! and not at each line: a page, a dashboard. A job that prints fast does not slow such a reader,
+//! because lines between two updates are skipped.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::events::{KEEP_ALIVE, RETRY};
+use super::events::KEEP_ALIVE;
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::wire::{Format, KeepArg, RenderArg, Service, StreamArg, TailReply, TailRequest};
 
-/// Parts of the job that an update has.
+/// The query of a request for updates.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Shown {
+pub(crate) struct UpdatesQuery {
     stream: StreamArg,
     render: RenderArg,
 }
@@ -33,6 +33,11 @@ pub(crate) struct Shown {
 const LINES: i64 = 200;
 /// Least time between two updates.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Time after which the stream ends, and the client connects again: its token is checked then. A
+/// client whose token was revoked sees nothing new after this time.
+const LIFETIME: Duration = Duration::from_secs(60);
+/// Pause of a client before it connects again.
+const RETRY: Duration = Duration::from_millis(200);
 /// Milliseconds after which the state is looked at again although no line was finished: a prompt is an
 /// unfinished line.
 const LOOK_MS: i64 = 1_000;
@@ -42,13 +47,13 @@ const LOOK_MS: i64 = 1_000;
 pub(crate) async fn updates(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-    shown: Result<Query<Shown>, QueryRejection>,
+    query: Result<Query<UpdatesQuery>, QueryRejection>,
 ) -> Result<Response, Failure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
-    let Query(shown) = shown.map_err(|error| reject::bad_address(&error.body_text()))?;
+    let Query(query) = query.map_err(|error| reject::bad_address(&error.body_text()))?;
     let request = TailRequest {
-        stream: shown.stream,
-        render: shown.render,
+        stream: query.stream,
+        render: query.render,
         format: Format::Records,
         keep: KeepArg::Last,
         max_lines: Some(LINES),
@@ -60,6 +65,7 @@ pub(crate) async fn updates(
         service,
         request,
         sent: Value::Null,
+        ends_at: Instant::now() + LIFETIME,
         is_over: false,
     };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
@@ -71,12 +77,30 @@ pub(crate) async fn updates(
     Ok(response)
 }
 
+/// Fields of a reply that change although nothing happens, or that count from the update before.
+const OMITTED: [&str; 4] = [
+    "silent_ms",
+    "disconnected_ms",
+    "returned_because",
+    "skipped_lines",
+];
+/// Fields that describe the lines of one update and not the job.
+const OF_LINES: [&str; 5] = [
+    "records",
+    "first_line_no",
+    "stderr_lines",
+    "continuation_lines",
+    "has_more",
+];
+
 /// The updates of one reader.
 struct Updates {
     service: Service,
     request: TailRequest,
-    /// The newest update, without the time that passes by itself.
+    /// The state in the newest update.
     sent: Value,
+    /// End of the stream's [`LIFETIME`].
+    ends_at: Instant,
     is_over: bool,
 }
 
@@ -93,7 +117,7 @@ impl Updates {
 
     /// The next update that differs from the one before. `None` after the end.
     async fn next(&mut self) -> Option<Event> {
-        while !self.is_over {
+        while !self.is_over && Instant::now() < self.ends_at {
             sleep(PAUSE).await;
             let request = TailRequest {
                 wait_ms: LOOK_MS,
@@ -124,17 +148,20 @@ impl Updates {
         self.request.since_line_no = i64::try_from(reply.last_line_no).ok();
         self.is_over = !reply.still_running;
         let name = if self.is_over { "end" } else { "update" };
+        let has_lines = reply.records.as_ref().is_some_and(|records| !records.is_empty());
         let mut data = json!(reply);
         let fields = data.as_object_mut()?;
-        // These change although nothing happens.
-        fields.remove("silent_ms");
-        fields.remove("returned_because");
-        // Relative to the update before, and the records' numbers say the same.
-        fields.remove("skipped_lines");
-        if data == self.sent {
+        for field in OMITTED {
+            fields.remove(field);
+        }
+        let mut state = data.clone();
+        for field in OF_LINES {
+            state.as_object_mut()?.remove(field);
+        }
+        if !has_lines && state == self.sent {
             return None;
         }
-        self.sent = data;
-        Event::default().event(name).json_data(&self.sent).ok()
+        self.sent = state;
+        Event::default().event(name).json_data(data).ok()
     }
 }

@@ -293,13 +293,13 @@ impl Guard {
         Ok(self.base.reached_at(host))
     }
 
-    /// The service with the rights of a request's caller, for requests that need no caller.
+    /// The service for the token of a request that has not passed [`guard`].
     pub(crate) async fn identify(&self, request: &Parts) -> Result<Service, Error> {
         let peer = request.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         self.service_of(self.token_in(request), peer).await
     }
 
-    /// The service with the rights of a token, which a request has in its body.
+    /// The service for a token in the body of a request.
     pub(crate) async fn service_with(
         &self,
         token: SecretString,
@@ -307,6 +307,22 @@ impl Guard {
     ) -> Result<Service, Error> {
         let peer = request.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         self.service_of(Some(token), peer).await
+    }
+
+    /// The URL at which the browser that sends a request reaches this server.
+    pub(crate) fn base_url(&self, request: &Parts) -> Option<String> {
+        let host = self.names.host(&request.uri, &request.headers);
+        self.base.reached_at(host).map(|ReachedAt(url)| url)
+    }
+
+    /// Whether a request comes from a page of this server, or from a program that is no browser.
+    pub(crate) fn is_own_or_no_page(&self, request: &Parts) -> bool {
+        self.is_own_origin(request) != Some(false)
+    }
+
+    fn is_own_origin(&self, request: &Parts) -> Option<bool> {
+        let host = self.names.host(&request.uri, &request.headers);
+        self.names.is_own_origin(&request.headers, host.as_ref())
     }
 
     /// The cookie by which the page that sends a request stays logged in.
@@ -324,13 +340,13 @@ impl Guard {
 
     /// The token of a request: in its header, or in the cookie of its page.
     fn token_in(&self, request: &Parts) -> Option<SecretString> {
-        if request.headers.contains_key(header::AUTHORIZATION) {
-            return bearer(&request.headers).map(SecretString::from);
+        if let Some(token) = bearer(&request.headers) {
+            return Some(token.into());
         }
-        let host = self.names.host(&request.uri, &request.headers);
-        let is_own_origin = self.names.is_own_origin(&request.headers, host.as_ref());
+        // A proxy may ask for a password of its own, in the header Authorization.
+        let is_own_origin = self.is_own_origin(request);
         if is_from_own_page(&request.method, &request.headers, is_own_origin) {
-            self.login_cookie(request).token_in(&request.headers)
+            self.login_cookie(request).value_in(&request.headers)
         } else {
             None
         }

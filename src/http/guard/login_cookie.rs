@@ -1,5 +1,7 @@
 //! The cookie of a person who has logged in on the page.
 
+use std::time::Duration;
+
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 use cookie::{Cookie, SameSite};
@@ -13,7 +15,14 @@ pub(crate) struct LoginCookie {
     path: String,
     /// Whether browsers send it only over TLS.
     is_secure: bool,
+    /// Which pages of other sites make browsers send it.
+    same_site: SameSite,
+    /// How long browsers keep it. `None`: until they end.
+    lifetime: Option<Duration>,
 }
+
+/// Time for a person to log in at an issuer.
+const ATTEMPT_TIME: Duration = Duration::from_secs(600);
 
 /// Most bytes of a token that every browser keeps in a cookie, with its name and attributes (RFC 6265,
 /// section 6.1).
@@ -27,15 +36,37 @@ impl LoginCookie {
             Some(port) => format!("sshjobs-{port}"),
             None => "sshjobs".to_owned(),
         };
+        let path = format!("{}/", path.trim_end_matches('/'));
+        // Other hosts of the domain can't set a cookie with this prefix.
+        let name = if is_secure && path == "/" {
+            format!("__Host-{name}")
+        } else {
+            name
+        };
         Self {
             name,
-            path: format!("{}/", path.trim_end_matches('/')),
+            path,
             is_secure,
+            same_site: SameSite::Strict,
+            // It ends with the browser, or with the token.
+            lifetime: None,
         }
     }
 
-    /// The token in the cookies of a request.
-    pub(super) fn token_in(&self, headers: &HeaderMap) -> Option<SecretString> {
+    /// The cookie of an attempt to log in at an issuer, which sends the browser back to `path`.
+    pub(crate) fn of_attempt(self, path: &str) -> Self {
+        Self {
+            name: format!("{}-attempt", self.name.trim_start_matches("__Host-")),
+            path: format!("{}{path}", self.path.trim_end_matches('/')),
+            // The issuer's page leads to the request that needs it.
+            same_site: SameSite::Lax,
+            lifetime: Some(ATTEMPT_TIME),
+            ..self
+        }
+    }
+
+    /// The value in the cookies of a request.
+    pub(crate) fn value_in(&self, headers: &HeaderMap) -> Option<SecretString> {
         headers
             .get_all(header::COOKIE)
             .iter()
@@ -46,8 +77,8 @@ impl LoginCookie {
             .map(|cookie| cookie.value().into())
     }
 
-    /// The header that stores a token. `None` if a cookie can't hold it.
-    pub(crate) fn holding(&self, token: &SecretString) -> Option<HeaderValue> {
+    /// The header that stores a token or an attempt. `None` if a cookie can't hold it.
+    pub(crate) fn set_header(&self, token: &SecretString) -> Option<HeaderValue> {
         let token = token.expose_secret();
         let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
         if token.len() > LONGEST_TOKEN || !token.bytes().all(is_plain) {
@@ -59,20 +90,21 @@ impl LoginCookie {
     }
 
     /// The header that deletes it.
-    pub(crate) fn deleting(&self) -> Option<HeaderValue> {
+    pub(crate) fn removal_header(&self) -> Option<HeaderValue> {
         let mut cookie = self.with_value("");
         cookie.make_removal();
         HeaderValue::from_str(&cookie.to_string()).ok()
     }
 
     fn with_value<'a>(&'a self, value: &'a str) -> Cookie<'a> {
-        // Without a lifetime: it ends with the browser, or with the token.
-        Cookie::build((self.name.as_str(), value))
+        let mut cookie = Cookie::build((self.name.as_str(), value))
             .path(self.path.as_str())
             .secure(self.is_secure)
             .http_only(true)
-            .same_site(SameSite::Strict)
-            .build()
+            .same_site(self.same_site)
+            .build();
+        cookie.set_max_age(self.lifetime.and_then(|lifetime| lifetime.try_into().ok()));
+        cookie
     }
 }
 
@@ -91,8 +123,8 @@ pub(super) fn is_from_own_page(
         // A person has opened a link to a download.
         Some(b"none") => only_reads && is_own_origin.is_none(),
         Some(_) => false,
-        // Browsers send it only over TLS and to loopback addresses. They send Origin with each request
-        // that is not a plain GET.
+        // Browsers send Sec-Fetch-Site only over TLS and to loopback addresses, and Origin with each
+        // request that is not a plain GET.
         None => is_own_origin.unwrap_or(only_reads),
     }
 }
@@ -112,7 +144,7 @@ mod tests {
 
     #[test]
     fn scripts_and_other_sites_do_not_get_the_cookie() {
-        let header = cookie().holding(&"token".into()).unwrap();
+        let header = cookie().set_header(&"token".into()).unwrap();
 
         assert_eq!(
             header,
@@ -123,10 +155,10 @@ mod tests {
 
     #[test]
     fn the_token_comes_back_among_other_cookies() {
-        let token = cookie().token_in(&with_cookies("a=b; sshjobs-8443=token; sshjobs=other"));
+        let token = cookie().value_in(&with_cookies("a=b; sshjobs-8443=token; sshjobs=other"));
         assert_eq!(token.unwrap().expose_secret(), "token");
 
-        assert!(cookie().token_in(&with_cookies("sshjobs-1=token")).is_none());
+        assert!(cookie().value_in(&with_cookies("sshjobs-1=token")).is_none());
     }
 
     #[test]
@@ -138,7 +170,7 @@ mod tests {
             "a\r\nSet-Cookie: x=y",
             &"x".repeat(4000),
         ] {
-            assert!(cookie().holding(&token.into()).is_none());
+            assert!(cookie().set_header(&token.into()).is_none());
         }
     }
 

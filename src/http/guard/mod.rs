@@ -14,5 +14,6 @@ pub(crate) use challenge::METADATA;
 pub(crate) use failures::Failures;
 pub(crate) use guard::{Base, Guard, check_names, guard};
 pub(crate) use in_flight::InFlight;
+pub(crate) use login_cookie::LoginCookie;
 pub(crate) use metrics::Metrics;
 pub(crate) use names::Names;

@@ -1,3 +1,5 @@
+//! Allowed values of the headers Host and Origin.
+
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Uri, header, uri::Authority};
@@ -61,8 +63,8 @@ impl Names {
         }
     }
 
-    /// Whether a request comes from a page of this server, which the request reached at `host`. `None`
-    /// if it comes from no page.
+    /// Whether a request comes from a page of this server, reached at `host`. `None` if it comes from no
+    /// page.
     pub(super) fn is_own_origin(
         &self,
         headers: &HeaderMap,

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use sha2::{Digest, Sha256};
 
+use crate::http::api::conditions::Conditions;
 use crate::http::reject;
 
 /// A file of the page.
@@ -17,7 +18,7 @@ struct PageFile {
     media_type: &'static str,
     content: &'static [u8],
     /// Its entity tag: a hash of the content.
-    tag: HeaderValue,
+    tag: String,
 }
 
 const HTML: &str = "text/html; charset=utf-8";
@@ -91,19 +92,20 @@ impl PageFile {
             name,
             media_type,
             content,
-            tag: HeaderValue::from_str(&format!("\"{tag}\"")).expect("hexadecimal digits"),
+            tag: format!("\"{tag}\""),
         }
     }
 
     fn answer(&self, request: &HeaderMap) -> Response {
-        let is_known = request.get(header::IF_NONE_MATCH) == Some(&self.tag);
+        let is_known = Conditions::of(request).excludes(Some(&self.tag));
         let mut response = if is_known {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
             ([(header::CONTENT_TYPE, self.media_type)], self.content).into_response()
         };
         let headers = response.headers_mut();
-        headers.insert(header::ETAG, self.tag.clone());
+        let tag = HeaderValue::from_str(&self.tag).expect("it has only hexadecimal digits");
+        headers.insert(header::ETAG, tag);
         // A newer server has other files: browsers ask each time.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         for (name, value) in HEADERS {
@@ -120,9 +122,10 @@ fn file_named(name: &str) -> Option<&'static PageFile> {
 /// `GET /`: the page. Its addresses are relative, so the path must end with a slash.
 pub(crate) async fn index(OriginalUri(uri): OriginalUri, headers: HeaderMap) -> Response {
     if !uri.path().ends_with('/') {
-        return Redirect::permanent(&format!("{}/", uri.path())).into_response();
+        let query = uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+        return Redirect::permanent(&format!("{}/{query}", uri.path())).into_response();
     }
-    file_named(INDEX).expect("it is in the table").answer(&headers)
+    file_named(INDEX).expect("INDEX is in FILES").answer(&headers)
 }
 
 /// `GET /web/NAME`: a file of the page.

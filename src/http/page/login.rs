@@ -25,7 +25,7 @@ use crate::wire::{Error, Service};
 struct LoggedIn {
     caller: String,
     role: Role,
-    /// Whether it has logged in with a token, and can log out. False on a server without tokens.
+    /// Whether the server has tokens, so that the page can log out.
     by_token: bool,
 }
 
@@ -41,7 +41,10 @@ const MOST_BYTES: usize = 16 << 10;
 const LOGIN_TIME: Duration = Duration::from_secs(10);
 
 /// `GET /login`: the caller who is logged in, or 401.
-pub(crate) async fn who(State(guard): State<Arc<Guard>>, request: Request) -> Response {
+pub(crate) async fn logged_in_caller(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+) -> Response {
     let (parts, _) = request.into_parts();
     match guard.identify(&parts).await {
         Ok(service) => guard.logged_in(&service),
@@ -52,7 +55,7 @@ pub(crate) async fn who(State(guard): State<Arc<Guard>>, request: Request) -> Re
 /// `POST /login` with `{"token": "…"}`: checks the token and answers with a cookie.
 pub(crate) async fn log_in(State(guard): State<Arc<Guard>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    // Only a page of this server can declare JSON.
+    // Pages of other sites can't declare JSON without asking first, and get no answer.
     if !is_json(&parts.headers) {
         return reject::not_json().into_response();
     }
@@ -63,19 +66,23 @@ pub(crate) async fn log_in(State(guard): State<Arc<Guard>>, request: Request) ->
     let Ok(Login { token }) = serde_json::from_slice(&body) else {
         return Failure::from(reject::no_login()).into_response();
     };
-    match with_cookie(&guard, token, &parts).await {
+    match log_in_with(&guard, token, &parts).await {
         Ok(response) => response,
         Err(error) => Failure::from(error).into_response(),
     }
 }
 
-async fn with_cookie(
+async fn log_in_with(
     guard: &Guard,
     token: SecretString,
     request: &Parts,
 ) -> Result<Response, Error> {
+    // Otherwise a page with `--allow-origin` could log a person in as someone else.
+    if !guard.is_own_or_no_page(request) {
+        return Err(reject::wrong_origin());
+    }
     let service = guard.service_with(token.clone(), request).await?;
-    let cookie = guard.login_cookie(request).holding(&token);
+    let cookie = guard.login_cookie(request).set_header(&token);
     let cookie = cookie.ok_or_else(reject::unusable_token)?;
     let mut response = guard.logged_in(&service);
     response.headers_mut().insert(header::SET_COOKIE, cookie);
@@ -85,8 +92,11 @@ async fn with_cookie(
 /// `DELETE /login`: deletes the cookie. The token stays valid.
 pub(crate) async fn log_out(State(guard): State<Arc<Guard>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
+    if !guard.is_own_or_no_page(&parts) {
+        return Failure::from(reject::wrong_origin()).into_response();
+    }
     let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Some(cookie) = guard.login_cookie(&parts).deleting() {
+    if let Some(cookie) = guard.login_cookie(&parts).removal_header() {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response

@@ -238,7 +238,8 @@ impl Job {
         let selection = query.selection;
         let cursor = query.cursor;
         // Fixed now, so that a job that prints fast can't prolong the search.
-        let until = self.read_log(|log| log.ring().newest());
+        let newest = self.read_log(|log| log.ring().newest());
+        let until = query.last.map_or(newest, |last| last.min(newest));
         let before = self
             .read_span(
                 Span::after(cursor, selection),

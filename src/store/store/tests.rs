@@ -215,6 +215,7 @@ impl Kept {
         let pattern = regex::Regex::new("aa|^b").unwrap();
         let query = SearchQuery {
             cursor: LineNo::START,
+            last: None,
             selection,
             context,
             max_matches,
@@ -229,6 +230,7 @@ impl Kept {
                 .search(
                     SearchQuery {
                         cursor,
+                        last: None,
                         ..query.clone()
                     },
                     matching,

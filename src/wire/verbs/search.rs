@@ -24,6 +24,12 @@ pub struct SearchRequest {
     /// Cursor: last_line_no of the previous reply.
     #[serde(default)]
     pub since_line_no: i64,
+    /// Search only up to this line.
+    // For searches backwards, which a page makes. Models search forwards, and each word of a schema costs
+    // them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub until_line_no: Option<u64>,
     /// Lines around each match. Default 2.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
@@ -90,6 +96,7 @@ impl Service {
         let cursor = LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=newest));
         let query = SearchQuery {
             cursor,
+            last: request.until_line_no.map(LineNo::new),
             selection: request.stream.into(),
             context: clamps.size("context", request.context.unwrap_or(2), 0..=20)?,
             max_matches: clamps.size("max_matches", request.max_matches.unwrap_or(50), 1..=1000)?,

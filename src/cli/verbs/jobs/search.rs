@@ -27,6 +27,7 @@ pub async fn search(api: &Api, mut args: SearchArgs) -> Exit {
                     pattern: args.pattern.clone(),
                     stream: args.stream.into(),
                     since_line_no: since,
+                    until_line_no: None,
                     context: Some(i64::from(args.context)),
                     max_matches: Some(left.min(1000)),
                     max_bytes: Some(MOST_BYTES),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::{Colour, StyledText};
 use crate::wire::leave_out::is_false;
 
-/// A piece of a line with one style. All pieces together are its text.
+/// A piece of a line with one style. All pieces together are the record's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Span {
