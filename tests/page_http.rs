@@ -221,12 +221,10 @@ async fn the_cookie_does_not_count_for_requests_of_other_pages() {
     let (cookie, _) = browser.log_in(&caller.token);
     let headers = [("Cookie", cookie.as_str()), ("Origin", other)];
     assert_eq!(browser.post("/v1/jobs", &json!({}), &headers).status(), 401);
-    let login = browser.post(
-        "/login",
-        &json!({"token": caller.token}),
-        &[("Origin", other)],
-    );
-    assert_eq!(login.status(), 403);
+    for header in [("Origin", other), ("Sec-Fetch-Site", "cross-site")] {
+        let login = browser.post("/login", &json!({"token": caller.token}), &[header]);
+        assert_eq!(login.status(), 403, "{header:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

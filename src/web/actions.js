@@ -21,7 +21,7 @@ export class Actions {
     this.#signals = SIGNALS.map(([name, signal, title]) =>
       button(name, () => this.#send(name, signal), { title }),
     );
-    this.#forget = button("Forget", () => this.#forgetJob(), { title: "Delete the job and its output" });
+    this.#forget = button("Forget", () => this.#forgetJob(), { className: "forget", title: "Delete the job and its output" });
     this.element = element("div", { className: "actions" }, ...this.#signals, this.#forget);
   }
 
@@ -66,7 +66,9 @@ export class AnswerForm {
     );
   }
 
-  update(job, isAwaiting) {
+  update(job, awaitsInput) {
+    // Before the job is known, it can't be said whether the answer is a secret.
+    const isAwaiting = awaitsInput && job.host !== undefined;
     const beginsToWait = isAwaiting && !this.#isAwaiting;
     this.#isAwaiting = isAwaiting;
     // Text that a person is typing stays.

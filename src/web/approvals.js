@@ -81,9 +81,10 @@ export class Approvals {
       {},
       element("p", {}, `${visible(approval.asker)} asks to act on ${visible(approval.host)}`),
       approval.reason ? element("p", {}, `Reason: ${visible(approval.reason)}`) : null,
+      approval.call.command ? element("pre", { className: "asked" }, visible(approval.call.command)) : null,
       element(
         "pre",
-        { tabIndex: 0, role: "region", "aria-label": `Call of ${approval.id}` },
+        { role: "region", "aria-label": `Call of ${approval.id}` },
         // Line feeds of the layout stay; those of the call are escaped in JSON.
         call.split("\n").map(visible).join("\n"),
       ),

@@ -75,7 +75,7 @@ export class Finder {
     const pattern = this.#regex();
     this.#request?.abort();
     if (pattern === "") {
-      this.#show(null);
+      this.#show(null, null);
       say("");
       return;
     }
@@ -87,14 +87,14 @@ export class Finder {
     await attempt(async () => {
       say("Searching…");
       const found = await search(pattern, signal);
-      this.#show(found);
+      this.#show(found, asJavaScript(pattern));
       say(found === null ? "No match" : `Match in line ${count(found)}`);
     });
   }
 
-  #show(lineNo) {
+  #show(lineNo, pattern) {
     this.#at = lineNo;
-    this.log.showMatch(lineNo);
+    this.log.showMatch(lineNo, pattern);
   }
 
   // The first match after a line, up to `last`.
@@ -155,5 +155,16 @@ export class Finder {
     if (text === "") return "";
     const pattern = this.#isRegex.input.checked ? text : text.replace(/[\\^$.*+?()[\]{}|#&~-]/g, "\\$&");
     return text === text.toLowerCase() ? `(?i)${pattern}` : pattern;
+  }
+}
+
+// A pattern of the server for the browser, which marks its text. Their syntaxes differ: null if the browser
+// does not understand it.
+function asJavaScript(pattern) {
+  const ignoresCase = pattern.startsWith("(?i)");
+  try {
+    return new RegExp(ignoresCase ? pattern.slice(4) : pattern, ignoresCase ? "i" : "");
+  } catch {
+    return null;
   }
 }

@@ -7,6 +7,8 @@ import { dateAndTime, duration, isRunning, stateClass, stateInWords } from "./fo
 
 const INTERVAL_MS = 2_000;
 const FIRST_LIMIT = 100;
+// Pause in typing after which a filter is applied.
+const TYPING_MS = 300;
 // Jobs whose last lines one call can ask for.
 const MOST_TAILED = 50;
 const STATES = ["", "running", "starting", "exited", "signaled", "lost", "closed", "refused", "timed_out"];
@@ -22,6 +24,7 @@ export class JobList {
   #filters = { host: "", label: "", state: "" };
   #limit = FIRST_LIMIT;
   #timer = null;
+  #typing = null;
   #isClosed = false;
   #isFailing = false;
   // Number of the newest refresh, whose reply counts.
@@ -37,7 +40,10 @@ export class JobList {
       element("label", { className: "field" }, element("span", {}, "State"), this.#state),
     );
     filters.addEventListener("submit", (event) => event.preventDefault());
-    filters.addEventListener("change", () => this.#filter());
+    filters.addEventListener("input", () => {
+      clearTimeout(this.#typing);
+      this.#typing = setTimeout(() => this.#filter(), TYPING_MS);
+    });
     this.element = element(
       "section",
       { className: "job-list", "aria-label": "Jobs" },
@@ -51,10 +57,13 @@ export class JobList {
 
   // Shows the jobs that the address selects, and marks one of them.
   show({ host, label, state, job }) {
-    this.#filters = { host, label, state };
-    this.#host.input.value = host;
-    this.#label.input.value = label;
-    this.#state.value = state;
+    // An address can have any state.
+    this.#filters = { host, label, state: STATES.includes(state) ? state : "" };
+    for (const [input, value] of [[this.#host.input, host], [this.#label.input, label]]) {
+      // A space that a person has just typed stays.
+      if (input.value.trim() !== value) input.value = value;
+    }
+    this.#state.value = this.#filters.state;
     this.current = job;
     for (const item of this.#items.values()) item.mark(job);
     this.#refresh();
@@ -63,6 +72,7 @@ export class JobList {
   close() {
     this.#isClosed = true;
     clearTimeout(this.#timer);
+    clearTimeout(this.#typing);
   }
 
   #filter() {
@@ -201,7 +211,8 @@ class JobItem {
     const parts = [job.host, job.caller, job.label, job.becomes && `as ${job.becomes}`];
     if (job.members) parts.push(membersInWords(job.members));
     setText(this.#detail, parts.filter(Boolean).join(" · "));
-    setText(this.#age, duration((job.ended_at ?? Date.now()) - job.started_at));
+    const age = job.ended_at ? `${duration(Date.now() - job.ended_at)} ago` : `for ${duration(Date.now() - job.started_at)}`;
+    setText(this.#age, age);
     this.#members?.update();
   }
 

@@ -34,7 +34,7 @@ export class JobView {
     this.log = new LogView((first, last, signal) => this.#load(first, last, signal), {
       follow: (isFollowing) => (this.follow.input.checked = isFollowing),
       choose: (lineNo, extends_) => this.#choose(lineNo, extends_),
-      error: (error) => say(error.message, true),
+      error: (error) => this.#showFailure(error),
     });
     this.finder = new Finder(jobId, this.log, () => ({ first: this.#first, last: this.#total }));
     this.follow = checkBox("Follow", true, (isChecked) => this.log.follow(isChecked));
@@ -60,8 +60,26 @@ export class JobView {
       end: (reply) => this.#end(reply),
       lost: () => say("The connection is lost: reconnecting", true),
       found: () => say("Connected again"),
-      failed: (error) => say(error.message, true),
+      failed: (error) => this.#showFailure(error),
     });
+  }
+
+  #showFailure(error) {
+    say(error.message, true);
+    // Another person has forgotten it, or another process has.
+    const isGone = error.status === 404 || error.status === 410 || error.code === "expired_job";
+    if (!isGone) return;
+    setText(this.#state, "forgotten");
+    this.#state.className = "state failed";
+    this.actions.element.hidden = true;
+    this.answer.element.hidden = true;
+    this.processes.element.hidden = true;
+  }
+
+  // Moves the focus to the output or the screen.
+  focus() {
+    if (this.#screen) this.#screen.focus();
+    else this.log.log.focus({ preventScroll: true });
   }
 
   close() {
@@ -140,7 +158,7 @@ export class JobView {
       records: reply.records ?? [],
       partial,
     });
-    setText(this.#position, `${count(this.#total)} lines`);
+    setText(this.#position, `${count(this.#total)} ${this.#total === 1 ? "line" : "lines"}`);
     this.#showJob(reply.awaiting_input === true);
   }
 
@@ -189,9 +207,12 @@ export class JobView {
   #showScreen(isWanted) {
     if (isWanted === Boolean(this.#screen)) return;
     this.#screen?.close();
+    const hadFocus = this.output.contains(document.activeElement);
     const runs = () => isRunning(this.#job);
-    this.#screen = isWanted ? new ScreenView(this.jobId, this.mayAct && runs(), runs) : null;
+    const on = { isRunning: runs, leave: () => this.toScreen.focus() };
+    this.#screen = isWanted ? new ScreenView(this.jobId, this.mayAct && runs(), on) : null;
     this.output.replaceChildren((this.#screen ?? this.log).element);
+    if (hadFocus) this.focus();
     setText(this.toScreen, this.#screen ? "Show lines" : "Show screen");
   }
 

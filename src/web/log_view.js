@@ -28,6 +28,9 @@ export class LogView {
   // The line to scroll to as soon as there are lines; null if there is none.
   #target = null;
   #isClosed = false;
+  #foundPattern = null;
+  // Whether the view has scrolled sideways to the match.
+  #isFoundShown = true;
 
   // `load` as in LineCache. `on.follow(isFollowing)` is called when a person scrolls away from the end
   // or back; `on.choose(lineNo, extends)` when a line's number is clicked; `on.error(error)` when lines
@@ -91,9 +94,11 @@ export class LogView {
     this.#schedule();
   }
 
-  // Marks a match, and scrolls only if it is not visible.
-  showMatch(lineNo) {
+  // Marks a match of a pattern, and scrolls only if it is not visible. Null removes the mark.
+  showMatch(lineNo, pattern) {
     this.found = lineNo;
+    this.#foundPattern = pattern;
+    this.#isFoundShown = false;
     if (lineNo !== null && (lineNo < this.#top || lineNo >= this.#top + this.#visibleLines())) {
       this.#goTo(lineNo);
     }
@@ -171,6 +176,7 @@ export class LogView {
     this.#pane.style.transform = fraction ? `translateY(${-fraction * this.#lineHeight}px)` : "";
     // With wrapped lines, the rows may be higher than the pane.
     this.log.scrollTop = this.#options.wrap && this.#isFollowing ? this.log.scrollHeight : 0;
+    this.#markMatch();
     this.bar.update({
       first: this.#first,
       last: this.#lastLine(),
@@ -207,6 +213,21 @@ export class LogView {
       this.chosen !== null && row.lineNo >= this.chosen.first && row.lineNo <= this.chosen.last;
     row.element.classList.toggle("chosen", isChosen);
     row.element.classList.toggle("found", row.lineNo === this.found);
+  }
+
+  // Marks the text of the match, and scrolls sideways to it once.
+  #markMatch() {
+    CSS.highlights?.delete("match");
+    const row = this.#rows.find((row) => row.lineNo === this.found);
+    const range = row?.record && this.#foundPattern ? rangeOf(row.text, this.#foundPattern) : null;
+    if (!range) return;
+    CSS.highlights?.set("match", new Highlight(range));
+    if (this.#isFoundShown) return;
+    this.#isFoundShown = true;
+    const [match, pane] = [range.getBoundingClientRect(), this.log.getBoundingClientRect()];
+    if (match.left < pane.left || match.right > pane.right) {
+      this.log.scrollLeft += match.left - pane.left - pane.width / 3;
+    }
   }
 
   #measure() {
@@ -271,6 +292,26 @@ export class LogView {
   }
 }
 
+// The range of the first match in an element's text; null if it has none.
+function rangeOf(target, pattern) {
+  const found = pattern.exec(target.textContent);
+  if (!found || found[0] === "") return null;
+  const range = document.createRange();
+  let [start, end] = [found.index, found.index + found[0].length];
+  const texts = document.createTreeWalker(target, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const length = text.data.length;
+    if (start >= 0 && start < length) range.setStart(text, start);
+    if (end <= length) {
+      range.setEnd(text, end);
+      return range;
+    }
+    start -= length;
+    end -= length;
+  }
+  return null;
+}
+
 function rowFor(free, lineNo) {
   const row = free ?? newRow();
   row.lineNo = lineNo;
@@ -298,6 +339,7 @@ function fillRow(row, record, isPartial, options) {
   const isStderr = record?.stream === "stderr";
   row.element.className = "row";
   row.element.classList.toggle("stderr", isStderr);
+  row.element.classList.toggle("continuation", record?.continuation === true);
   row.element.classList.toggle("gone", record?.isEvicted === true);
   row.element.classList.toggle("loading", record === undefined);
   row.text.replaceChildren(...pieces(record, isStderr));

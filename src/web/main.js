@@ -57,6 +57,7 @@ function showJob(wanted) {
   parts.detail.replaceChildren(
     parts.view?.element ?? element("p", { className: "note" }, "Choose a job to see its output."),
   );
+  parts.view?.focus();
   document.title = wanted.job === null ? "sshjobs" : `${wanted.job} – sshjobs`;
 }
 

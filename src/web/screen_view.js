@@ -32,16 +32,23 @@ export class ScreenView {
   #pressed = [];
   #isSending = false;
 
-  // `isRunning()` tells whether the screen can still change.
-  constructor(jobId, mayWrite, isRunning) {
+  // `on.isRunning()` says whether the screen can still change; `on.leave()` is called when a person takes
+  // the keyboard back.
+  constructor(jobId, mayWrite, on) {
     this.jobId = jobId;
-    this.isRunning = isRunning;
-    this.pane = element("pre", {
-      className: "screen",
-      role: mayWrite ? "application" : "region",
-      tabIndex: 0,
-      "aria-label": "Terminal screen",
-    });
+    this.isRunning = on.isRunning;
+    this.onLeave = on.leave;
+    this.text = element("pre", {});
+    this.pane = element(
+      "div",
+      {
+        className: "screen",
+        role: mayWrite ? "application" : "region",
+        tabIndex: mayWrite ? -1 : 0,
+        "aria-label": "Terminal screen",
+      },
+      this.text,
+    );
     const help = mayWrite
       ? "Keys go to the job while the screen has the focus. Shift+Escape leaves it."
       : "You may read this screen, but not write to it.";
@@ -51,11 +58,39 @@ export class ScreenView {
       this.pane,
       element("p", { className: "hint" }, help),
     );
-    if (mayWrite) {
-      this.pane.addEventListener("keydown", (event) => this.#press(event));
-      this.pane.addEventListener("paste", (event) => this.#paste(event));
-    }
+    if (mayWrite) this.#takeKeys();
     this.#follow();
+  }
+
+  focus() {
+    this.pane.focus({ preventScroll: true });
+  }
+
+  // A text field that is not seen has the focus, so that input methods and keyboards of phones work, too.
+  #takeKeys() {
+    const keys = element("textarea", {
+      className: "keys",
+      "aria-label": "Keys for the terminal",
+      autocapitalize: "off",
+      autocomplete: "off",
+      spellcheck: false,
+    });
+    this.pane.append(keys);
+    this.pane.addEventListener("focus", () => keys.focus({ preventScroll: true }));
+    this.pane.addEventListener("click", () => {
+      // A selection stays, so that it can be copied.
+      if (String(getSelection()) === "") keys.focus({ preventScroll: true });
+    });
+    keys.addEventListener("keydown", (event) => this.#press(event));
+    const takeText = () => {
+      if (keys.value === "") return;
+      this.#pressed.push({ text: keys.value });
+      keys.value = "";
+      this.#send();
+    };
+    // A text that is still being composed comes with the event at its end.
+    keys.addEventListener("input", (event) => event.isComposing || takeText());
+    keys.addEventListener("compositionend", takeText);
   }
 
   close() {
@@ -93,32 +128,25 @@ export class ScreenView {
     const lines = rows.map((text, index) =>
       index === row - 1 && !hidden ? withCursor(text, col - 1) : [text],
     );
-    this.pane.replaceChildren(...lines.flatMap((line) => [...line, "\n"]));
+    this.text.replaceChildren(...lines.flatMap((line) => [...line, "\n"]));
     if (screen.title) this.pane.title = screen.title;
   }
 
   #press(event) {
     if (event.isComposing || event.metaKey) return;
     if (event.key === "Escape" && event.shiftKey) {
-      this.pane.blur();
+      this.onLeave();
       say("Keys go to the page again");
       return;
     }
     // The browser's own: copy a selection, and paste.
     const isCopy = event.ctrlKey && event.key === "c" && String(getSelection()) !== "";
     if (isCopy || (event.ctrlKey && event.key === "v")) return;
+    // Characters arrive as input.
     const pressed = keyOf(event);
     if (!pressed) return;
     event.preventDefault();
     this.#pressed.push(pressed);
-    this.#send();
-  }
-
-  #paste(event) {
-    event.preventDefault();
-    const text = event.clipboardData.getData("text");
-    if (text === "") return;
-    this.#pressed.push({ text });
     this.#send();
   }
 
@@ -139,6 +167,7 @@ export class ScreenView {
   }
 }
 
+// The name of a key that is not a character; null for characters.
 function keyOf({ key, ctrlKey, altKey, shiftKey }) {
   if (key === "Tab" && shiftKey) return { key: "backtab" };
   if (KEYS[key]) return { key: KEYS[key] };
@@ -146,8 +175,7 @@ function keyOf({ key, ctrlKey, altKey, shiftKey }) {
   if ([...key].length !== 1) return null;
   if (ctrlKey && !altKey) return key === " " ? { key: "ctrl+space" } : { key: `ctrl+${key.toLowerCase()}` };
   // With both, it is AltGr, which makes other characters.
-  if (altKey && !ctrlKey) return { key: `alt+${key}` };
-  return { text: key };
+  return altKey && !ctrlKey ? { key: `alt+${key}` } : null;
 }
 
 // A row with its cursor marked. Columns of wide characters count twice on the host, and once here.

@@ -62,7 +62,7 @@ export class StartForm {
       const filled = [...inputs].filter((input) => input.value !== "");
       const request = { host: this.#host.value, template: this.#template.value };
       if (filled.length > 0) request.params = Object.fromEntries(filled.map(({ name, value }) => [name, value]));
-      say("Starting…");
+      say(this.#templates.get(request.template).approval ? "Waiting for an approval…" : "Starting… A rule may ask for an approval first.");
       const reply = await call("spawn", request);
       say(`${reply.job_id} is started`);
       address.go({ job: reply.job_id });

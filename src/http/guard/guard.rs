@@ -10,7 +10,7 @@ use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -317,7 +317,9 @@ impl Guard {
 
     /// Whether a request comes from a page of this server, or from a program that is no browser.
     pub(crate) fn is_own_or_no_page(&self, request: &Parts) -> bool {
-        self.is_own_origin(request) != Some(false)
+        let site = request.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+        let is_other_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");
+        !is_other_site && self.is_own_origin(request) != Some(false)
     }
 
     fn is_own_origin(&self, request: &Parts) -> Option<bool> {
