@@ -173,8 +173,9 @@ async fn an_approver_sees_the_exact_call_and_answers() {
     let sshd = Sshd::start().await;
     let policy = sshd.path("policy.toml");
     let rules = "[[rules]]\nname = \"ask\"\ncallers = [\"agent\"]\ncommands = \"any\"\napproval = \"person\"\n\
-        [[rules]]\nname = \"look\"\nverbs = [\"hosts\", \"jobs\", \"tail\"]\n[[approvers]]\ncallers = [\"alice\"]\n";
-    std::fs::write(&policy, rules).unwrap();
+        [[rules]]\nname = \"look\"\nverbs = [\"hosts\", \"jobs\", \"tail\", \"read\"]\n[[approvers]]\ncallers = [\"alice\"]\n";
+    let audit = format!("[audit]\nfile = {:?}\n", sshd.path("audit.jsonl"));
+    std::fs::write(&policy, format!("{rules}{audit}")).unwrap();
     let server = Server::with(&sshd, &["--policy", policy.to_str().unwrap()]);
     let caller = server.caller(&sshd, "alice", &[]);
     let agent = server.caller(&sshd, "agent", &[]).impatient();
@@ -194,6 +195,10 @@ async fn an_approver_sees_the_exact_call_and_answers() {
     assert_eq!(first["head"][0], "first");
     let (_, second) = agent.call("run", json!({"host": HOST, "command": "echo second"}));
     assert_eq!(second["code"], "approval_denied");
+
+    // The approval and the vote are in the audit log of the job that they allow.
+    let admin = served.server.caller(&served.sshd, "boss", &["--role", "admin"]);
+    served.perform_as(&admin, "audit", &json!({"approved": first["job_id"]}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

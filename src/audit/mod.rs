@@ -13,11 +13,13 @@
 //! line first. A [`Recorder`] has a thread for it, so that no call waits for more than its own line.
 //! [`verify()`] reads a log, of any age, and says what is wrong with it.
 
+mod about_job;
 mod anchor;
 mod checkpoint;
 mod error;
 mod event;
 mod files;
+mod in_words;
 mod key;
 mod line;
 mod log;
@@ -25,6 +27,7 @@ mod recorder;
 mod settings;
 mod verify;
 
+pub use about_job::{AboutJob, lines_about};
 pub use error::AuditError;
 pub use event::{Decided, Ended, Event, Voted};
 pub use files::{RawLine, for_each_line};

@@ -16,7 +16,7 @@ use super::last_errors::LastErrors;
 use super::rights::{HostPatterns, Rights};
 use super::secrets::Secrets;
 use crate::approval::Approval;
-use crate::audit::AuditFiles;
+use crate::audit::{AuditFiles, StoredLine, lines_about};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::job::{self, Become, Caller, Draft, JobId, Scope};
@@ -331,6 +331,30 @@ impl Jobs {
     #[doc(hidden)]
     pub async fn audit_files(&self) -> Option<Result<AuditFiles, String>> {
         self.door.judge_itself().audit_files().await
+    }
+
+    /// The newest lines of the audit log about a job, at most `most`. `None` if the policy names no log.
+    /// Reads the whole log; one call at a time does so.
+    ///
+    /// # Errors
+    /// Why the log can't be read, in words.
+    #[doc(hidden)]
+    pub async fn audit_lines(
+        &self,
+        job: &Job,
+        most: usize,
+    ) -> Option<Result<Vec<StoredLine>, String>> {
+        let files = match self.audit_files().await? {
+            Ok(files) => files,
+            Err(why) => return Some(Err(why)),
+        };
+        let _turn = self.door.judge_itself().audit_reading().await;
+        let id = job.id().to_owned();
+        let read = tokio::task::spawn_blocking(move || lines_about(&files.log, &id, most)).await;
+        Some(match read {
+            Ok(read) => read.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        })
     }
 
     /// Reads the policy file now, whether or not it seems changed.

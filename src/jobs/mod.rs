@@ -78,7 +78,7 @@ pub use trust::HostKey;
 
 pub use crate::approval::{Approval, ApprovalState, CantVote, Vote};
 #[doc(hidden)]
-pub use crate::audit::visible_text;
+pub use crate::audit::{StoredLine as AuditLine, visible_text};
 pub use crate::files::{
     BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
     Got, HostFiles, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,

@@ -3,6 +3,7 @@
 import * as address from "./address.js";
 import { Actions, AnswerForm } from "./actions.js";
 import { call, jobPath, Updates } from "./api.js";
+import { AuditLog } from "./audit_log.js";
 import { attempt, button, checkBox, element, say, setText } from "./dom.js";
 import { Finder } from "./finder.js";
 import { count, dateAndTime, duration, isRunning, stateClass, stateInWords } from "./format.js";
@@ -51,6 +52,7 @@ export class JobView {
       this.output,
       this.mayAct ? this.answer.element : null,
       this.processes.element,
+      new AuditLog(jobId).element,
     );
     this.element.addEventListener("keydown", (event) => this.#press(event));
     this.showLines(lines);

@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod attach;
+pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod conditions;
 pub(crate) mod events;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::calls::{Described, described};
 use crate::http::status::status_of;
 use crate::wire::{
-    ApprovalEntry, ApprovalsReply, Code, Error, ExportFormat, PutReply, Request, Screen,
-    VoteRequest, document_schema,
+    ApprovalEntry, ApprovalsReply, AuditReply, Code, Error, ExportFormat, PutReply, Request,
+    Screen, VoteRequest, document_schema,
 };
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
@@ -18,6 +18,7 @@ pub(crate) fn document() -> Value {
     paths.insert("/jobs/{id}/export".to_owned(), json!({"get": export()}));
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
     paths.insert("/jobs/{id}/updates".to_owned(), json!({"get": updates()}));
+    paths.insert("/jobs/{id}/audit".to_owned(), json!({"get": audit()}));
     paths.insert("/approvals".to_owned(), json!({"get": list_approvals()}));
     paths.insert(
         "/approvals/{id}".to_owned(),
@@ -301,6 +302,18 @@ fn export() -> Value {
         "summary": "A job's output as a recording, as text or as JSON lines",
         "parameters": [job(), parameter("format", "query", "Default: asciicast-v2", &formats)],
         "responses": responses(json!({"description": "The file", "content": content})),
+    })
+}
+
+fn audit() -> Value {
+    json!({
+        "operationId": "audit",
+        "summary": "The lines of the audit log about a job, in words",
+        "parameters": [job()],
+        "responses": responses(json!({
+            "description": "The lines",
+            "content": {"application/json": {"schema": document_schema::<AuditReply>()}},
+        })),
     })
 }
 

@@ -60,6 +60,7 @@ page_files! {
     "screen_view.js": SCRIPT,
     "actions.js": SCRIPT,
     "approvals.js": SCRIPT,
+    "audit_log.js": SCRIPT,
     "processes.js": SCRIPT,
     "start_form.js": SCRIPT,
 }

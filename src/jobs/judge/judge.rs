@@ -30,6 +30,8 @@ pub(in crate::jobs) struct Judge {
     usage: Arc<Usage>,
     pub(super) auditor: Arc<Auditor>,
     pub(super) approvals: Approvals,
+    /// Locked by the one call at a time that reads the audit log.
+    audit_reading: tokio::sync::Mutex<()>,
 }
 
 /// A call that the policy allows.
@@ -71,6 +73,7 @@ impl Judge {
             hosts,
             policy: file.map(PolicyInForce::new),
             usage: Arc::default(),
+            audit_reading: tokio::sync::Mutex::default(),
         }
     }
 
@@ -361,6 +364,11 @@ impl Judge {
     /// Completes the audit log, for the shutdown of the process.
     pub(in crate::jobs) async fn finish_audit(&self) {
         self.auditor.finish().await;
+    }
+
+    /// Waits for the turn to read the audit log, so that many calls can't keep a disk busy.
+    pub(in crate::jobs) async fn audit_reading(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.audit_reading.lock().await
     }
 
     /// The files of the audit log that the policy names. `None` if it names none.

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod at_replica;
+mod audit;
 mod command;
 mod forget;
 mod forward;
@@ -25,6 +26,7 @@ mod write;
 pub use approvals::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, Decision, VoteEntry, VoteRequest,
 };
+pub use audit::{AuditLine, AuditReply};
 pub use command::CommandRequest;
 #[doc(hidden)]
 pub(crate) use command::parse_become;
