@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::processes::{DetailArg, ProcessList};
 use crate::jobs::{
-    self, Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, SignalError,
-    Summary, timestamp_of,
+    Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
 };
 use crate::wire::clamp::Clamps;
 use crate::wire::error::{Code, Error};
@@ -212,58 +211,9 @@ impl Service {
         })
     }
 
-    /// One job, with a detail if requested.
-    async fn one_job(&self, id: &str, request: &JobsRequest) -> Result<JobsReply, Error> {
-        let clamps = Clamps::default();
-        if request.detail.is_none() {
-            let job = self.job(PolicyVerb::Jobs, id).await?;
-            let mut entries = vec![JobEntry::of(&job)];
-            if !request.cached {
-                self.note_awaiting_input(&mut entries).await;
-            }
-            entries.retain(|entry| request.selects(entry));
-            return Ok(JobsReply::of(entries, clamps));
-        }
-        if let Some(replica) = self.replica_of_job(id).await {
-            return self.perform_at(&replica, "jobs", request).await;
-        }
-        // Arguments of processes may say more than the list of jobs.
-        let job = self.job(PolicyVerb::Read, id).await?;
-        let mut entry = JobEntry::of(&job);
-        if !request.selects(&entry) {
-            return Ok(JobsReply::of(Vec::new(), clamps));
-        }
-        entry.processes = self.processes_of(&job).await?;
-        Ok(JobsReply::of(vec![entry], clamps))
-    }
-
-    /// The processes of a job. `None` if it has ended.
-    async fn processes_of(&self, job: &Job) -> Result<Option<ProcessList>, Error> {
-        if job.fleet().is_some() {
-            return Err(Error::new(
-                Code::Unsupported,
-                format!("{} is a fleet, which has no processes of its own", job.id()),
-                "name one of its members, as FLEET/HOST",
-            ));
-        }
-        if job.is_over() {
-            return Ok(None);
-        }
-        match job.processes().await {
-            Ok(Some(processes)) => Ok(Some(processes.into())),
-            Ok(None) => Err(Error::new(
-                Code::Unsupported,
-                format!("{} does not describe its processes", job.host()),
-                "it needs Linux's /proc, and awk; if it has them and is busy, try again",
-            )),
-            Err(jobs::Error::Signal(SignalError::JobEnded)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     /// Notes which of the newest running jobs seem to wait for input. A job that no process follows
     /// is left out, because looking at it would follow it.
-    async fn note_awaiting_input(&self, entries: &mut [JobEntry]) {
+    pub(super) async fn note_awaiting_input(&self, entries: &mut [JobEntry]) {
         let candidates = entries.iter_mut().filter(|entry| {
             let is_followed = entry.last_seen_at.is_none() && entry.members.is_none();
             entry.standing.state == JobState::Running && is_followed && entry.total_bytes > 0
@@ -392,24 +342,8 @@ impl JobEntry {
     }
 }
 
-impl JobsRequest {
-    /// Whether the filters beside `job_id` select a job.
-    fn selects(&self, job: &JobEntry) -> bool {
-        let is_member = |fleet: &String| {
-            job.job_id
-                .strip_prefix(fleet.as_str())
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
-        self.host.as_ref().is_none_or(|host| *host == job.host)
-            && (self.label.is_none() || self.label == job.label)
-            && self.state.is_none_or(|state| state == job.standing.state)
-            && self.fleet.as_ref().is_none_or(is_member)
-            && self.limit != Some(0)
-    }
-}
-
 impl JobsReply {
-    fn of(jobs: Vec<JobEntry>, clamps: Clamps) -> Self {
+    pub(super) fn of(jobs: Vec<JobEntry>, clamps: Clamps) -> Self {
         Self {
             total: jobs.len(),
             jobs,

@@ -9,6 +9,7 @@ mod forward;
 mod get;
 mod hosts;
 mod jobs;
+mod one_job;
 mod paste;
 mod processes;
 mod put;
