@@ -54,6 +54,8 @@ export class AnswerForm {
   #hint = element("span", { className: "hint" });
   #isAwaiting = false;
   #isSecret = false;
+  // Number of the newest question to the host, whose reply counts.
+  #question = 0;
 
   constructor(jobId) {
     this.jobId = jobId;
@@ -81,11 +83,14 @@ export class AnswerForm {
   // A program that turns the terminal's echo off asks for a secret. On a terminal, an answer is one until
   // the host says otherwise.
   async #lookForSecret(job) {
+    const question = ++this.#question;
     this.#treatAsSecret(job.pty === true);
     if (!job.pty) return;
     try {
       const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
-      if (reply.jobs[0]?.processes?.terminal?.echo === true) this.#treatAsSecret(false);
+      // The reply may be about a prompt that has been answered, and the next one may ask for a secret.
+      const isCurrent = question === this.#question;
+      if (isCurrent && reply.jobs[0]?.processes?.terminal?.echo === true) this.#treatAsSecret(false);
     } catch {
       // Not every host describes its processes: the answer stays masked.
     }
@@ -105,6 +110,9 @@ export class AnswerForm {
       await call("write", { job_id: this.jobId, data, newline: true, secret: this.#isSecret });
       this.#answer.input.value = "";
       this.element.hidden = true;
+      // The next prompt is a new one, also if the job never seemed to stop waiting.
+      this.#isAwaiting = false;
+      this.#question++;
       say("The answer is sent");
     });
   }
