@@ -138,7 +138,7 @@ impl Oidc {
     /// wastes the answer, which is valid once.
     ///
     /// # Errors
-    /// Why there is no token.
+    /// [`LoginFailed`] with the reason.
     pub async fn finish_login(
         &self,
         attempt: LoginAttempt,

@@ -99,6 +99,7 @@ impl Perform for StyledView {
     fn execute(&mut self, byte: u8) {
         match byte {
             b'\t' => self.show('\t'),
+            // Clears nothing yet: a CR at the end of a line leaves its text visible.
             b'\r' => self.overwrite = true,
             _ => {}
         }
@@ -127,7 +128,10 @@ impl TextStyle {
                 7 => self.reversed = true,
                 9 => self.strike = true,
                 21 => self.underline = true,
-                22 => (self.bold, self.dim) = (false, false),
+                22 => {
+                    self.bold = false;
+                    self.dim = false;
+                }
                 23 => self.italic = false,
                 24 => self.underline = false,
                 27 => self.reversed = false,

@@ -315,7 +315,7 @@ impl Guard {
         self.base.reached_at(host).map(|ReachedAt(url)| url)
     }
 
-    /// Whether a request comes from a page of this server, or from a program that is no browser.
+    /// Whether a request comes from a page of this server, or from a program other than a browser.
     pub(crate) fn is_own_or_no_page(&self, request: &Parts) -> bool {
         let site = request.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
         let is_other_site = site.is_some_and(|site| site != b"same-origin" && site != b"none");

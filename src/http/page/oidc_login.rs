@@ -63,7 +63,7 @@ pub(crate) async fn finish(
         Ok(response) => response,
         Err(why) => explain(&why),
     };
-    // Whatever came of it, the attempt is over.
+    // The attempt is over, also if it has failed.
     if let Some(cookie) = attempt_cookie(&guard, &parts).removal_header() {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
@@ -111,7 +111,7 @@ fn redirect_uri(guard: &Guard, request: &Parts) -> Result<String, LoginFailed> {
     Ok(format!("{base}{REDIRECT}"))
 }
 
-/// The failure for a person, as text: there is no page to show it.
+/// The failure as plain text for a person: at this address the browser shows no page of ours.
 fn explain(why: &LoginFailed) -> Response {
     let (status, hint) = match why {
         LoginFailed::UnknownIssuer => (StatusCode::NOT_FOUND, "the page lists those that do"),

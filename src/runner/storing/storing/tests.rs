@@ -94,7 +94,7 @@ async fn only_jobs_that_changed_are_looked_at_for_their_records() {
     print();
     wait_until(|| record_has_lines(&busy, 2)).await;
 
-    // Whoever looks at the idle job corrects its record.
+    // A look at the idle job would correct its record.
     lock(&kept(&idle).record).total_lines = 99;
     print();
     wait_until(|| record_has_lines(&busy, 3)).await;
