@@ -11,7 +11,8 @@ use crate::runner::durable::fenced;
 use crate::runner::foreign::look_at_record;
 use crate::runner::owner::{Call, Reply};
 use crate::runner::signal::{
-    DeliveredVia, SignalReport, Unverified, end_tree, kill, run_on_machine,
+    DeliveredVia, PGID_TIMEOUT, SignalReport, Unverified, end_tree, kill, process_group_told,
+    run_on_machine,
 };
 use crate::runner::state::SignalError;
 use crate::spool::{self, Answer};
@@ -82,27 +83,18 @@ impl Runner {
         }
         // A job that another process starts can't be cancelled from here.
         if is_starting && self.owner(job).is_none() {
-            self.shared.registry().abandon(&job.id);
-            let status = job.wait_for(ABANDONED, |log| *log.phase() != Phase::Starting).await;
-            let (confirmed_dead, unverified) = match status.phase {
-                Phase::Ended(Outcome::NotStarted(_)) => (true, None),
-                // The launch is in a step that it does not interrupt, such as
-                // a request for a terminal.
-                Phase::Starting => (false, Some(Unverified::NoReport)),
-                // The command had just been sent.
-                Phase::Running | Phase::Ended(_) => {
-                    // Boxed, because an `async fn` can't contain itself.
-                    return Box::pin(self.signal(job, signal, grace)).await;
-                }
+            return match self.cancel_start(job).await {
+                Some(report) => Ok(report),
+                // Boxed, because an `async fn` can't contain itself.
+                None => Box::pin(self.signal(job, signal, grace)).await,
             };
-            return Ok(SignalReport {
-                delivered_via: DeliveredVia::Nothing,
-                confirmed_dead,
-                unverified,
-            });
         }
-        // If another process's job still runs, all of its processes are signalled.
+        // If another process's job still runs, all of its processes are signalled. It may have been opened
+        // just now, so that its output, which begins with its process group, is still being read.
         let reach = if is_over { Reach::Marked } else { Reach::Tree };
+        if !is_over {
+            process_group_told(job, PGID_TIMEOUT).await;
+        }
         let report = kill(
             &self.shared,
             job,
@@ -115,6 +107,24 @@ impl Runner {
             return Err(SignalError::JobEnded);
         }
         Ok(report)
+    }
+
+    /// Cancels the start of a job. `None` if its command had just been sent: it can be signalled then.
+    async fn cancel_start(&self, job: &Job) -> Option<SignalReport> {
+        self.shared.registry().abandon(&job.id);
+        let status = job.wait_for(ABANDONED, |log| *log.phase() != Phase::Starting).await;
+        let (confirmed_dead, unverified) = match status.phase {
+            Phase::Ended(Outcome::NotStarted(_)) => (true, None),
+            // The launch is in a step that it does not interrupt, such as
+            // a request for a terminal.
+            Phase::Starting => (false, Some(Unverified::NoReport)),
+            Phase::Running | Phase::Ended(_) => return None,
+        };
+        Some(SignalReport {
+            delivered_via: DeliveredVia::Nothing,
+            confirmed_dead,
+            unverified,
+        })
     }
 
     /// Notes on the host of a durable job that a signal is about to be sent. The job's supervisor sees

@@ -174,11 +174,11 @@ pub(crate) async fn kill(
     order: Kill,
     asking: Asking,
 ) -> Result<SignalReport, SignalError> {
-    let group = job
-        .process_group()
-        // With `Marked` the script ignores the group, so the mark alone is enough.
-        .or_else(|| (reach == Reach::Marked).then(|| job.marked()))
-        .ok_or(SignalError::JobEnded)?;
+    let (group, reach) = match job.process_group() {
+        Some(group) => (group, reach),
+        // The mark alone finds the processes of the job that have not removed it.
+        None => (job.marked(), Reach::Marked),
+    };
     let script = kill_script(std::slice::from_ref(&group), reach, order);
     let limit = order.grace.unwrap_or_default() + REPORT_TIMEOUT;
     let Some(becomes) = &job.spec.becomes else {
