@@ -1,11 +1,12 @@
 //! Connects to servers over TCP, with TLS if wanted.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
@@ -26,8 +27,24 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// # Errors
 /// Those of connecting, at most after ten seconds.
 pub(crate) async fn dial(host: &str, port: u16, is_secure: bool) -> io::Result<Box<dyn Io>> {
+    connect((host, port), host, is_secure).await
+}
+
+/// Like [`dial`], to an address that was chosen before. The certificate must be that of `host`.
+///
+/// # Errors
+/// Those of connecting, at most after ten seconds.
+pub(crate) async fn dial_at(
+    address: SocketAddr,
+    host: &str,
+    is_secure: bool,
+) -> io::Result<Box<dyn Io>> {
+    connect(address, host, is_secure).await
+}
+
+async fn connect(to: impl ToSocketAddrs, host: &str, is_secure: bool) -> io::Result<Box<dyn Io>> {
     let connecting = async {
-        let stream = TcpStream::connect((host, port)).await?;
+        let stream = TcpStream::connect(to).await?;
         // Calls and keys are small and must not wait for the previous acknowledgement.
         stream.set_nodelay(true)?;
         if !is_secure {

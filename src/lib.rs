@@ -71,6 +71,8 @@ pub mod jobs;
 mod lock;
 mod nearest;
 #[doc(hidden)]
+pub mod notify;
+#[doc(hidden)]
 pub mod output;
 #[doc(hidden)]
 pub mod policy;
@@ -111,3 +113,6 @@ pub mod mcp;
 pub mod oidc;
 #[cfg(all(feature = "cli", feature = "http", feature = "mcp"))]
 pub mod program;
+#[cfg(any(feature = "remote", feature = "http"))]
+#[doc(hidden)]
+pub mod webhook;

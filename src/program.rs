@@ -25,6 +25,7 @@ use crate::jobs::{
 };
 use crate::remote::{Api, Client};
 use crate::tokens::Tokens;
+use crate::webhook::Webhooks;
 use crate::wire::{Code, Error, Service};
 use crate::{http, mcp};
 
@@ -435,14 +436,33 @@ fn for_a_person(config: Config) -> Service {
 
 fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>>) -> Service {
     config.limits.adopts_jobs = false;
+    config.notify.allows_any_target = true;
     let service = match prompter {
         Some(prompter) => Service::asking(config, Access::Any, prompter),
         None => Service::new(config, Access::Any),
     };
+    send_notifications(&service);
     // A command of a person makes its call again while it waits.
     service
         .waiting_for_approval(Duration::ZERO)
         .of(Caller::local(), Rights::everywhere(Role::Admin))
+}
+
+/// Lets this process send notifications.
+fn send_notifications(service: &Service) {
+    let jobs = service.library();
+    let webhooks = Webhooks::new(jobs.config().notify.clone());
+    jobs.notifier().send_with(Arc::new(webhooks));
+}
+
+/// Awaits a future and meanwhile sends the notifications that are due, also those of other processes, and
+/// watches jobs for more.
+async fn while_notifying<T>(jobs: &Jobs, serving: impl Future<Output = T>) -> T {
+    tokio::select! {
+        served = serving => served,
+        never = jobs.notifier().run() => match never {},
+        never = jobs.watch() => match never {},
+    }
 }
 
 async fn serve(config: Config, args: &ServeArgs) -> Exit {
@@ -458,6 +478,7 @@ async fn serve(config: Config, args: &ServeArgs) -> Exit {
         Access::Listed,
         Arc::clone(&elicitor) as Arc<dyn Prompter>,
     );
+    send_notifications(&service);
     if let Err(error) = require_policy(&service).await {
         cli::report(&error);
         return Exit::USAGE;
@@ -465,7 +486,8 @@ async fn serve(config: Config, args: &ServeArgs) -> Exit {
     let service = service.of(Caller::local(), Rights::everywhere(most(args)));
     // The client runs on this machine, as its user.
     let service = service.offering_local_files();
-    match mcp::serve_stdio(service, elicitor).await {
+    let jobs = service.library().clone();
+    match while_notifying(&jobs, mcp::serve_stdio(service, elicitor)).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
             cli::report(&Error::new(
@@ -556,7 +578,10 @@ async fn prepared(
     Ok((cluster, options))
 }
 
-async fn serve_http(config: Config, args: ServeArgs) -> Exit {
+async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
+    if config.notify.page_url.is_none() {
+        config.notify.page_url.clone_from(&args.public_url);
+    }
     let (cluster, mut options) = match prepared(&config, args).await {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -589,6 +614,8 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
                 Service::over(jobs)
             }
         };
+        send_notifications(&service);
+        let jobs = service.library().clone();
         let has_policy = require_policy(&service).await?;
         let service = service.of(Caller::local(), Rights::everywhere(most));
         let library = service.library().clone();
@@ -606,10 +633,8 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
         });
         // A browser opens an answer form without a token; the form's address can't be guessed.
         let mounts = vec![mcp, answers.for_anybody()];
-        server
-            .serve(service, mounts, closing, stop)
-            .await
-            .map_err(|error| cannot_serve(&error))
+        let serving = server.serve(service, mounts, closing, stop);
+        while_notifying(&jobs, serving).await.map_err(|error| cannot_serve(&error))
     };
     match served.await {
         Ok(()) => Exit::SUCCESS,

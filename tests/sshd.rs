@@ -41,6 +41,7 @@ mod kills;
 mod library;
 mod login_shells;
 mod mcp_stdio;
+mod notifications;
 mod oidc;
 mod page_http;
 mod policy;

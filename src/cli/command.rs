@@ -26,6 +26,7 @@ pub(super) struct Words {
     /// On a terminal with our type and size.
     pub(super) pty: bool,
     pub(super) durable: bool,
+    pub(super) notify: Vec<String>,
     pub(super) reason: Option<String>,
     pub(super) becomes: BecomeArgs,
 }
@@ -51,6 +52,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         timeout: args.timeout,
         pty: args.pty || args.tty > 0,
         durable: args.durable,
+        notify: args.notify,
         reason: args.reason,
         becomes: args.becomes,
     };
@@ -72,6 +74,7 @@ impl Words {
             secret_stdin: self.secrets.secret_stdin,
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
+            notify: self.notify,
             reason: self.reason,
             becomes: self.becomes.user(),
             become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),

@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use super::mount::Mount;
 use super::{page, reject};
 use crate::http::api::{
-    approvals, attach, audit, calls, events, export, files, openapi, raw, screen, updates,
+    approvals, attach, audit, calls, events, export, files, notifications, openapi, raw, screen,
+    updates,
 };
 use crate::http::guard::{Guard, METADATA, check_names, guard, metrics};
 use crate::http::peers::{
@@ -38,6 +39,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/jobs/{id}/export", get(export::export))
         .route("/jobs/{id}/screen", get(screen::screen))
+        .route("/notifications", get(notifications::notifications))
         .route("/jobs/{id}/audit", get(audit::audit))
         .route("/jobs/{id}/updates", get(updates::updates))
         .merge(session_route(sessions))

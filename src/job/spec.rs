@@ -15,6 +15,7 @@ use super::becomes::{BadBecome, Become};
 use super::id::JobId;
 use super::secret_uses::SecretUses;
 use crate::job::fleet::FleetPlan;
+use crate::notify::Receiver;
 use crate::output::TerminalSize;
 
 /// The specification of a job, unchecked. [`JobSpec`] is checked.
@@ -46,6 +47,8 @@ pub struct Draft {
     /// The template of the policy that the command was made from. `None` for a command that the caller
     /// has written.
     pub template: Option<TemplateCall>,
+    /// Who is notified when the job ends.
+    pub notify: Vec<Receiver>,
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
     pub durable: bool,
@@ -186,6 +189,7 @@ impl Draft {
             pace: Pace::Free,
             becomes: None,
             template: None,
+            notify: Vec::new(),
             durable: false,
             fleet: None,
             member_of: None,
@@ -384,6 +388,7 @@ impl JobSpec {
             pace,
             becomes,
             template,
+            notify,
             durable,
             fleet,
             member_of,
@@ -402,6 +407,7 @@ impl JobSpec {
             && *pace == other.pace
             && *becomes == other.becomes
             && *template == other.template
+            && *notify == other.notify
             && *durable == other.durable
             && *fleet == other.fleet
             && *member_of == other.member_of
@@ -424,6 +430,7 @@ impl JobSpec {
             pace,
             becomes,
             template,
+            notify,
             durable,
             fleet,
             member_of,
@@ -447,6 +454,13 @@ impl JobSpec {
         let plain = match template {
             None => plain,
             Some(template) => format!("{plain}{template:?}"),
+        };
+        let plain = if notify.is_empty() {
+            plain
+        } else {
+            // Not their Debug text, which hides what differs.
+            let receivers = serde_json::to_string(notify).expect("receivers are plain data");
+            format!("{plain}{receivers}")
         };
         let plain = if secrets.is_empty() {
             plain

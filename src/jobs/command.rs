@@ -18,6 +18,7 @@ use crate::job::{
 };
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
+use crate::notify::Receiver;
 use crate::policy::Verb;
 use crate::runner::{Order, chain};
 
@@ -170,6 +171,13 @@ impl<T> Command<T> {
     /// Sets a label to find the job by, up to 200 characters.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.draft.label = Some(label.into());
+        self
+    }
+
+    /// Notifies a receiver when the job ends. A URL or a command must come from a person on this machine.
+    #[doc(hidden)]
+    pub fn notify(mut self, receiver: Receiver) -> Self {
+        self.draft.notify.push(receiver);
         self
     }
 

@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::cluster::ClusterConfig;
 use super::judge::Auditor;
+use super::notify::NotifyConfig;
 use super::oidc::OidcConfig;
 use super::secrets::SecretConfig;
 use crate::bounded_file::read_text;
@@ -49,6 +50,8 @@ pub struct Config {
     pub policy: PolicyConfig,
     /// Issuers of tokens that the HTTP server accepts.
     pub oidc: OidcConfig,
+    /// Notifications of what happens to jobs.
+    pub notify: NotifyConfig,
     /// The cluster of which a server is a replica, if any.
     pub cluster: ClusterConfig,
     /// More arguments for `ssh -G`, which resolves host names. Not read from a file.
@@ -149,6 +152,7 @@ impl Default for Config {
             state_dir: None,
             policy: PolicyConfig::default(),
             oidc: OidcConfig::default(),
+            notify: NotifyConfig::default(),
             cluster: ClusterConfig::default(),
             ssh_arguments: Vec::new(),
             process: String::new(),
@@ -242,6 +246,9 @@ impl Config {
                 *secret = directory.join(&*secret);
             }
         }
+        if let Some(directory) = file.parent() {
+            config.notify.resolve_files(directory);
+        }
         let is_name = |name: &&String| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
             (1..=64).contains(&name.len()) && name.chars().all(is_plain)
@@ -261,6 +268,7 @@ impl Config {
             config.defaults.validate(),
             config.cluster.validate(),
             config.oidc.validate(),
+            config.notify.validate(),
         ];
         match mistakes.into_iter().flatten().next() {
             Some(message) => {

@@ -17,6 +17,7 @@ use super::judge::{
     Ballot, Call, Content, Judge, On, Permission, Place, PolicyState, Start, Voter, Why,
 };
 use super::last_errors::LastErrors;
+use super::notify::Notifier;
 use super::rights::Rights;
 use super::secrets::Secrets;
 use crate::approval::Approval;
@@ -67,6 +68,7 @@ pub(super) struct Inside {
     pub(super) forwards: Forwards,
     pub(super) judge: Judge,
     pub(super) secrets: Arc<Secrets>,
+    pub(super) notifier: Notifier,
 }
 
 impl Door {
@@ -544,6 +546,10 @@ impl Door {
     }
 
     /// The judge, for explanations to operators.
+    pub(super) fn notifier(&self) -> &Notifier {
+        &self.inside.notifier
+    }
+
     pub(super) fn judge_itself(&self) -> &Judge {
         &self.inside.judge
     }

@@ -18,7 +18,7 @@ use crate::jobs::{
 use crate::nearest::nearest;
 use crate::output::{Resize, TerminalSize};
 use crate::policy::Verb;
-use crate::runner::{SignalError, SignalReport};
+use crate::runner::{Runner, SignalError, SignalReport};
 use crate::store::StoreError;
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
@@ -183,6 +183,11 @@ impl Job {
 
     pub(super) fn look(&self, verb: Verb) -> &Inside {
         self.door.look(verb, &self.job.id)
+    }
+
+    /// The runner, for tasks of the program that no caller has requested.
+    pub(super) fn runner(&self) -> &Runner {
+        self.door.runner()
     }
 
     async fn act(&self, verb: Verb) -> Result<&Inside, Error> {

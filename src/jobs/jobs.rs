@@ -13,8 +13,11 @@ use super::fleet::FleetSpec;
 use super::job::Job;
 use super::judge::{Ballot, CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
+use super::notify::Notifier;
+use super::observer::JobObserver;
 use super::rights::{HostPatterns, Rights};
 use super::secrets::Secrets;
+use super::shared_value::SharedValue;
 use crate::approval::Approval;
 use crate::audit::{AuditFiles, StoredLine, lines_about};
 use crate::forward::Forwards;
@@ -118,9 +121,13 @@ impl Jobs {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
         let cluster = store.iter().flatten().find(|store| store.peers().is_some());
         let auditor = Arc::new(config.auditor(cluster.cloned()));
-        let note_end = {
-            let auditor = Arc::clone(&auditor);
-            Box::new(move |job: &job::Job| auditor.note_end(job))
+        let notifier = Notifier::new(
+            config.notify.clone(),
+            SharedValue::new("notifications", store.clone()),
+        );
+        let observer = JobObserver {
+            auditor: Arc::clone(&auditor),
+            notifier: notifier.clone(),
         };
         let shared = store.clone();
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
@@ -129,7 +136,7 @@ impl Jobs {
             config.limits,
             store,
             Arc::clone(&secrets) as _,
-            note_end,
+            Box::new(observer),
         );
         let judge = Judge::new(
             Arc::clone(&hosts),
@@ -142,6 +149,7 @@ impl Jobs {
             hosts,
             judge,
             secrets,
+            notifier,
             config,
             last_errors: LastErrors::default(),
             forwards: Forwards::default(),
@@ -254,11 +262,7 @@ impl Jobs {
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
-        let job = Job {
-            is_approved: false,
-            door: self.door.clone(),
-            job,
-        };
+        let job = self.handle_of(job);
         match member {
             Some(name) => job.member(name).await,
             None => Ok(job),
@@ -274,6 +278,15 @@ impl Jobs {
         let job = self.job(id).await?;
         self.door.judge_job(verb, &job.job).await?;
         Ok(job)
+    }
+
+    /// The handle of a job that this process records.
+    pub(super) fn handle_of(&self, job: Arc<job::Job>) -> Job {
+        Job {
+            is_approved: false,
+            door: self.door.clone(),
+            job,
+        }
     }
 
     /// Approvals that the caller asked for, in order. An approver also sees those on the hosts of its
@@ -355,6 +368,12 @@ impl Jobs {
             Ok(read) => read.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         })
+    }
+
+    /// Notifications of what happens to jobs.
+    #[doc(hidden)]
+    pub fn notifier(&self) -> &Notifier {
+        self.door.notifier()
     }
 
     /// Reads the policy file now, whether or not it seems changed.
@@ -480,7 +499,8 @@ impl Jobs {
     pub async fn shutdown(&self) {
         self.door.forwards().shut_down().await;
         self.door.runner().shutdown().await;
-        // Last: it has the ends of all jobs.
+        // Last, with the ends of all jobs.
+        self.door.notifier().flush().await;
         self.door.judge_itself().finish_audit().await;
     }
 }

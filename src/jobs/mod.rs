@@ -50,12 +50,16 @@ mod job;
 mod jobs;
 mod judge;
 mod last_errors;
+mod notify;
+mod observer;
 mod oidc;
 mod reading;
 mod rights;
 mod secret_use;
 mod secrets;
+mod shared_value;
 mod trust;
+mod watches;
 
 pub use builder::JobsBuilder;
 pub use cluster::{Cluster, ClusterConfig};
@@ -71,6 +75,10 @@ pub use jobs::{Freshness, Jobs};
 pub use judge::{
     Ballot, CaseResult, Explanation, Limit as PolicyLimit, PolicyFileError, PolicyRefusal,
     PolicyState, VoteError, Why as PolicyWhy,
+};
+#[doc(hidden)]
+pub use notify::{
+    Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
 pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
 pub use secrets::SecretRefusal;
@@ -94,6 +102,8 @@ pub use crate::job::{
     Process, Processes, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail,
     TemplateCall, Terminal, Termios, Transferred, Wait,
 };
+#[doc(hidden)]
+pub use crate::notify::{Attempt, Delivery, DeliveryState, Receiver};
 pub use crate::output::{
     Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
     ScreenSpan, ScreenView, SearchQuery, Selection, Stream, TerminalSize,

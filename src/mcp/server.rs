@@ -38,7 +38,7 @@ pub(super) struct Server {
 
 /// Arguments that ssh_run takes as ssh_spawn does, but does not show, because each costs every model
 /// tokens: those for roll-outs, repeated calls and special terminals.
-const RARE_FOR_RUN: [&str; 11] = [
+const RARE_FOR_RUN: [&str; 12] = [
     "answer_queries",
     "become_method",
     "canary",
@@ -46,6 +46,7 @@ const RARE_FOR_RUN: [&str; 11] = [
     "idempotency_key",
     "label",
     "max_parallel",
+    "notify",
     "retry",
     "rows",
     "stop_after_failures",
@@ -53,9 +54,10 @@ const RARE_FOR_RUN: [&str; 11] = [
 ];
 
 /// Arguments that are accepted by ssh_spawn and not shown. The command line has them all.
-const RARE_FOR_SPAWN: [&str; 8] = [
+const RARE_FOR_SPAWN: [&str; 9] = [
     "answer_queries",
     "become_method",
+    "canary",
     "cols",
     "max_parallel",
     "retry",

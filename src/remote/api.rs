@@ -16,10 +16,10 @@ use super::session::Session;
 use crate::wire::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ExportFormat,
     ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, Group,
-    HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, PutReply, PutRequest,
-    ReadReply, ReadRequest, SearchReply, SearchRequest, Service, SessionRequest, SignalReply,
-    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, VoteRequest, WaitMode,
-    WaitReply, WaitRequest, WriteReply, WriteRequest,
+    HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, NotificationsReply,
+    PutReply, PutRequest, ReadReply, ReadRequest, SearchReply, SearchRequest, Service,
+    SessionRequest, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
+    VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -110,6 +110,14 @@ impl Api {
             Self::Here(service) => service.approvals(request).await,
             Self::There(client) if request.all => client.read("approvals?all=true").await,
             Self::There(client) => client.read("approvals").await,
+        }
+    }
+
+    /// Lists notifications.
+    pub async fn notifications(&self) -> Result<NotificationsReply, Error> {
+        match self {
+            Self::Here(service) => service.notifications().await,
+            Self::There(client) => client.read("notifications").await,
         }
     }
 

@@ -37,6 +37,6 @@ mod storing;
 pub use api::{Runner, Stats, Summary};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
-    Key, Limits, Lookup, OnEnd, Order, SecretReader, SignalError, SpawnError, Tombstone,
+    Key, Limits, Lookup, Observer, Order, SecretReader, SignalError, SpawnError, Tombstone,
     WriteError, chain,
 };

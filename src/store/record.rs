@@ -11,6 +11,7 @@ use crate::job::{
     Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, StdinPlan,
     TemplateCall, Terminal, wall_now,
 };
+use crate::notify::Receiver;
 use crate::output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
 
 /// The record of a job: everything that is kept except its output. It contains no secrets.
@@ -51,6 +52,9 @@ pub struct Record {
     /// The template that its command was made from.
     #[serde(default)]
     pub template: Option<TemplateCall>,
+    /// Who is notified when it ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Receiver>,
     /// Whether it outlives its process.
     pub durable: bool,
     /// Its idempotency key.
@@ -121,6 +125,7 @@ impl Record {
             terminal,
             becomes,
             template,
+            notify,
             durable,
             fleet,
             member_of,
@@ -142,6 +147,7 @@ impl Record {
             terminal: terminal.clone(),
             becomes: becomes.clone(),
             template: template.clone(),
+            notify: notify.clone(),
             durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
@@ -257,6 +263,7 @@ impl Record {
             label: self.label.clone(),
             becomes: self.becomes.clone(),
             template: self.template.clone(),
+            notify: self.notify.clone(),
             stdin: if self.has_stdin {
                 StdinPlan::Open
             } else {

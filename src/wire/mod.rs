@@ -52,3 +52,4 @@ pub use verbs::{
     TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply,
     WriteRequest, WriteUnit,
 };
+pub use verbs::{NotificationEntry, NotificationsReply};

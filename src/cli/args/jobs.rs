@@ -436,6 +436,9 @@ pub struct JobsArgs {
     /// Show the list again every two seconds, or every SECONDS.
     #[arg(long, value_name = "SECONDS", value_parser = time, num_args = 0..=1, default_missing_value = "2", require_equals = true, conflicts_with = "json")]
     pub watch: Option<Duration>,
+    /// List notifications of jobs and whether they have arrived, not the jobs.
+    #[arg(long, conflicts_with_all = ["host", "label", "fleet", "state", "caller", "older", "watch"])]
+    pub notify: bool,
     /// Don't ask hosts for the state of durable jobs that no process follows; show the last known
     /// state.
     #[arg(long)]

@@ -141,6 +141,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         timeout: args.timeout,
         pty: args.pty,
         durable: !args.attached,
+        notify: args.notify,
         reason: args.reason,
         becomes: args.becomes,
     };

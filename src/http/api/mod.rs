@@ -8,6 +8,7 @@ pub(crate) mod conditions;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod files;
+pub(crate) mod notifications;
 pub(crate) mod openapi;
 mod range;
 pub(crate) mod raw;

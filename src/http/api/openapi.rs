@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::calls::{Described, described};
 use crate::http::status::status_of;
 use crate::wire::{
-    ApprovalEntry, ApprovalsReply, AuditReply, Code, Error, ExportFormat, PutReply, Request,
-    Screen, VoteRequest, document_schema,
+    ApprovalEntry, ApprovalsReply, AuditReply, Code, Error, ExportFormat, NotificationsReply,
+    PutReply, Request, Screen, VoteRequest, document_schema,
 };
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
@@ -19,6 +19,7 @@ pub(crate) fn document() -> Value {
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
     paths.insert("/jobs/{id}/updates".to_owned(), json!({"get": updates()}));
     paths.insert("/jobs/{id}/audit".to_owned(), json!({"get": audit()}));
+    paths.insert("/notifications".to_owned(), json!({"get": notifications()}));
     paths.insert("/approvals".to_owned(), json!({"get": list_approvals()}));
     paths.insert(
         "/approvals/{id}".to_owned(),
@@ -313,6 +314,17 @@ fn audit() -> Value {
         "responses": responses(json!({
             "description": "The lines",
             "content": {"application/json": {"schema": document_schema::<AuditReply>()}},
+        })),
+    })
+}
+
+fn notifications() -> Value {
+    json!({
+        "operationId": "notifications",
+        "summary": "Notifications of the caller's jobs, and whether they have arrived",
+        "responses": responses(json!({
+            "description": "The notifications",
+            "content": {"application/json": {"schema": document_schema::<NotificationsReply>()}},
         })),
     })
 }

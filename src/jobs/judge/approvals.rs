@@ -1,13 +1,12 @@
 //! The approvals that all processes with the same store share.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
 use rand::RngExt;
 use rand::distr::Alphanumeric;
 use sha2::Sha256;
-use tokio::task::spawn_blocking;
 
 use super::call::{Call, Content, Starting};
 use crate::approval::{
@@ -15,23 +14,17 @@ use crate::approval::{
 };
 use crate::audit::visible_text;
 use crate::job::StdinPlan;
+use crate::jobs::shared_value::{SharedValue, SharedValueError};
 use crate::policy::{Endpoint, Machine};
-use crate::store::{MemoryText, SharedText, Store, StoreError};
+use crate::store::{Store, StoreError};
 
 /// Keeps the list of approvals. A cheap handle.
 #[derive(Clone)]
-pub(super) struct Approvals(Arc<Shared>);
-
-struct Shared {
-    /// `None` if nothing is stored: approvals then end with the process.
-    store: Option<Result<Arc<dyn Store>, StoreError>>,
-    /// The text with the list, opened when it is first needed.
-    text: OnceLock<Box<dyn SharedText>>,
+pub(super) struct Approvals {
+    list: SharedValue<ApprovalList>,
     secret: [u8; 32],
 }
 
-/// Name of the shared text.
-const TEXT: &str = "approvals";
 /// Longest call that can be approved, in bytes: a person has to read it.
 const LONGEST_CALL: usize = 8 << 10;
 
@@ -40,10 +33,7 @@ const LONGEST_CALL: usize = 8 << 10;
 pub(super) enum ApprovalsError {
     /// They can't be read or stored.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The stored list is damaged.
-    #[error("the list of approvals is damaged: {0}")]
-    Damaged(#[from] serde_json::Error),
+    Shared(#[from] SharedValueError),
     /// The call is too long for a person to read.
     #[error("the call has {0} bytes, and only a call of at most {LONGEST_CALL} can be approved")]
     TooLong(usize),
@@ -69,16 +59,15 @@ impl Approvals {
             Some(Ok(store)) => store.secret(),
             Some(Err(_)) | None => rand::rng().random(),
         };
-        Self(Arc::new(Shared {
-            store,
-            text: OnceLock::new(),
+        Self {
+            list: SharedValue::new("approvals", store),
             secret,
-        }))
+        }
     }
 
     /// All approvals.
     pub(super) async fn list(&self) -> Result<ApprovalList, ApprovalsError> {
-        self.off_runtime(|shared| Ok(shared.load()?.list)).await
+        Ok(self.list.read().await?)
     }
 
     /// Finds the approval of a call, and uses it up if it is agreed to. Asks for one if there is
@@ -100,7 +89,7 @@ impl Approvals {
             needed: request.needed,
             idempotency_key: request.idempotency_key.clone(),
         };
-        Ok(self.change(move |list| list.pass(&ask, unix_ms())).await??)
+        Ok(self.list.change(move |list| list.pass(&ask, unix_ms())).await??)
     }
 
     /// Counts a vote.
@@ -111,14 +100,14 @@ impl Approvals {
     ) -> Result<Result<Approval, CantVote>, ApprovalsError> {
         let id = id.to_owned();
         let at = vote.at;
-        self.change(move |list| list.vote(&id, vote.clone(), at)).await
+        Ok(self.list.change(move |list| list.vote(&id, vote.clone(), at)).await?)
     }
 
     /// Gives an approval back that was used at this time, because the call was not performed for another
     /// reason.
     pub(super) async fn give_back(&self, id: &str, used_at: Option<u64>) {
         let id = id.to_owned();
-        if let Err(error) = self.change(move |list| list.give_back(&id, used_at)).await {
+        if let Err(error) = self.list.change(move |list| list.give_back(&id, used_at)).await {
             tracing::warn!(%error, "an approval is used up by a call that was not performed");
         }
     }
@@ -127,52 +116,17 @@ impl Approvals {
     pub(super) async fn note_job(&self, id: &str, job: &str) {
         let id = id.to_owned();
         let job = job.to_owned();
-        if let Err(error) = self.change(move |list| list.note_job(&id, &job)).await {
+        if let Err(error) = self.list.change(move |list| list.note_job(&id, &job)).await {
             // A repetition with the same key then needs another approval.
             tracing::warn!(%error, "the job of an approved call is not noted");
         }
-    }
-
-    /// Changes the list. Of two changes at once, the second one is made to the list that the first has
-    /// left, so `change` may run again.
-    async fn change<T: Send + 'static>(
-        &self,
-        change: impl Fn(&mut ApprovalList) -> T + Send + 'static,
-    ) -> Result<T, ApprovalsError> {
-        self.off_runtime(move |shared| {
-            loop {
-                let VersionedList {
-                    list: before,
-                    version,
-                } = shared.load()?;
-                let mut list = before.clone();
-                let result = change(&mut list);
-                if list == before {
-                    return Ok(result);
-                }
-                let text = serde_json::to_string(&list)?;
-                if shared.text()?.replace(&text, version)? {
-                    return Ok(result);
-                }
-            }
-        })
-        .await
-    }
-
-    async fn off_runtime<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Shared) -> Result<T, ApprovalsError> + Send + 'static,
-    ) -> Result<T, ApprovalsError> {
-        let shared = Arc::clone(&self.0);
-        let done = spawn_blocking(move || work(&shared)).await;
-        done.unwrap_or_else(|error| Err(StoreError::Records(error.to_string()).into()))
     }
 
     /// A hash that only processes with the same store can compute, and that differs for another caller:
     /// an approver who makes calls of its own can't compare them with this one.
     fn keyed_hash(&self, caller: &str, bytes: &[u8]) -> String {
         let mut hash =
-            Hmac::<Sha256>::new_from_slice(&self.0.secret).expect("a key of any length will do");
+            Hmac::<Sha256>::new_from_slice(&self.secret).expect("a key of any length will do");
         // With the length, so that no byte moves from one part to the other.
         hash.update(&(caller.len() as u64).to_le_bytes());
         hash.update(caller.as_bytes());
@@ -248,7 +202,7 @@ impl Approvals {
         exact.env = variables.collect();
         exact.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         exact.pty = spec.terminal.is_some();
-        let settings = spec.fingerprint(&self.0.secret);
+        let settings = spec.fingerprint(&self.secret);
         exact.settings = Some(self.keyed_hash(&exact.caller, settings.as_bytes()));
         exact.stdin = match &spec.stdin {
             _ if let Some(secret) = &secrets.stdin => Some(format!("secret {secret}")),
@@ -260,43 +214,6 @@ impl Approvals {
             }
         };
         exact.timeout_ms = spec.timeout.and_then(|time| u64::try_from(time.as_millis()).ok());
-    }
-}
-
-/// The list, with the version of its text.
-struct VersionedList {
-    list: ApprovalList,
-    version: u64,
-}
-
-impl Shared {
-    fn load(&self) -> Result<VersionedList, ApprovalsError> {
-        let text = self.text()?;
-        text.refresh()?;
-        let current = text.read();
-        let list = if current.text.is_empty() {
-            ApprovalList::default()
-        } else {
-            serde_json::from_str(&current.text)?
-        };
-        Ok(VersionedList {
-            list,
-            version: current.version,
-        })
-    }
-
-    fn text(&self) -> Result<&dyn SharedText, StoreError> {
-        if let Some(text) = self.text.get() {
-            return Ok(&**text);
-        }
-        let opened: Box<dyn SharedText> = match &self.store {
-            Some(Ok(store)) => store.shared_text(TEXT)?,
-            // Not a list of this process alone: approvers could not see it.
-            Some(Err(error)) => return Err(error.clone()),
-            None => Box::new(MemoryText::default()),
-        };
-        // Another thread may have opened it meanwhile; then that one is used.
-        Ok(&**self.text.get_or_init(|| opened))
     }
 }
 

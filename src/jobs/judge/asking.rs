@@ -208,7 +208,7 @@ impl Judge {
             Err(error @ ApprovalsError::TooMany(_)) => {
                 return Outcome::Refused(Why::NoRoomToAsk(error.to_string()));
             }
-            Err(error @ (ApprovalsError::Store(_) | ApprovalsError::Damaged(_))) => {
+            Err(error @ ApprovalsError::Shared(_)) => {
                 // The caller does not learn where they are stored.
                 tracing::error!(%error, "approvals can't be used");
                 return Outcome::Refused(Why::ApprovalsUnusable);

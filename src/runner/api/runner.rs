@@ -23,8 +23,8 @@ use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::spawn;
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Lookup, OnEnd, Order, Registry, Screens, SecretReader, Shared,
-    SpawnError, Stdin, WriteError,
+    Followers, ForeignJobs, Limits, Lookup, Observer, Order, Registry, Screens, SecretReader,
+    Shared, SpawnError, Stdin, WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use crate::scrub::HiddenSecret;
@@ -58,14 +58,14 @@ enum Input {
 impl Runner {
     /// A runner without jobs, which stores output in `store`. If `store` is an error, jobs run
     /// without being stored and report that. `secrets` reads the secrets of jobs that this process
-    /// takes over. Each job that ends is given to `on_end`. Must be called
-    /// within a tokio runtime.
+    /// takes over. `observer` hears of the jobs that are recorded here. Must be called within a tokio
+    /// runtime.
     pub fn new(
         hosts: Arc<Hosts>,
         limits: Limits,
         store: Option<Result<Arc<dyn Store>, StoreError>>,
         secrets: Arc<dyn SecretReader>,
-        on_end: OnEnd,
+        observer: Box<dyn Observer>,
     ) -> Self {
         let (storing, unstored) = match store.map(|store| start_storing(store, &limits)).transpose()
         {
@@ -94,7 +94,7 @@ impl Runner {
             screens: Screens::default(),
             adopts: limits.adopts_jobs,
             secrets,
-            on_end,
+            observer,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
             became_heavy,

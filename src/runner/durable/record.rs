@@ -56,7 +56,7 @@ fn record_in_task(
     link: Option<&Arc<Link>>,
 ) {
     let stdin = stdin(shared, job, link.map(|_| 0));
-    shared.registry().note_followed(&job.id, Arc::clone(&stdin), link);
+    shared.note_begin(job, Arc::clone(&stdin), link);
     if has_answering_terminal(job) {
         shared.spawn_task(answer_queries(shared, Arc::clone(job), stdin));
     }

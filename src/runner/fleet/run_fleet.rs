@@ -425,6 +425,8 @@ impl MemberTask {
             host: name.to_owned(),
             fleet: None,
             member_of,
+            // The fleet notifies of its end.
+            notify: Vec::new(),
             pace,
             ..fleet
         };

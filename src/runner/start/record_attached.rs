@@ -49,7 +49,7 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
         plan.stdin_header,
     ));
     // Before the recording task, which removes the stdin at the end of a very short job.
-    shared.registry().note_started(&job.id, Arc::clone(&stdin), &link);
+    shared.note_begin(job, Arc::clone(&stdin), Some(&link));
 
     if has_answering_terminal(job) {
         let stdin = Arc::clone(&stdin);

@@ -27,6 +27,6 @@ pub use order::{Key, Order};
 pub(crate) use registry::Registry;
 pub(crate) use screens::Screens;
 pub use secret_reader::SecretReader;
-pub use shared::OnEnd;
+pub use shared::Observer;
 pub(crate) use shared::{FleetToRun, Shared};
 pub(crate) use stdin::Stdin;

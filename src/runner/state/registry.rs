@@ -161,11 +161,6 @@ impl Registry {
         token
     }
 
-    /// Notes that a job has started, with its stdin and its connection.
-    pub(crate) fn note_started(&mut self, id: &JobId, stdin: Arc<Stdin>, link: &Arc<Link>) {
-        self.note_followed(id, stdin, Some(link));
-    }
-
     /// Notes that this process follows a durable job, with its stdin and its machine.
     pub(crate) fn note_followed(
         &mut self,

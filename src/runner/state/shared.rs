@@ -13,7 +13,8 @@ use super::meter::Growth;
 use super::registry::Registry;
 use super::screens::Screens;
 use super::secret_reader::SecretReader;
-use crate::hosts::{HostRef, Hosts};
+use super::stdin::Stdin;
+use crate::hosts::{HostRef, Hosts, Link};
 use crate::job::Job;
 use crate::lock::{Guard, lock};
 use crate::runner::storing::Storing;
@@ -37,8 +38,8 @@ pub(crate) struct Shared {
     pub(crate) adopts: bool,
     /// Reads the secrets of durable jobs that this process takes over.
     pub(crate) secrets: Arc<dyn SecretReader>,
-    /// Called with each job that has ended here.
-    pub(crate) on_end: OnEnd,
+    /// Hears of the jobs that are recorded here.
+    pub(crate) observer: Box<dyn Observer>,
     pub(crate) stopping: CancellationToken,
     pub(crate) growth: Arc<Growth>,
     pub(crate) became_heavy: mpsc::Sender<HostRef>,
@@ -48,8 +49,14 @@ pub(crate) struct Shared {
     pub(crate) tasks: Weak<Mutex<JoinSet<()>>>,
 }
 
-/// Called with a job that has ended. It must not block.
-pub type OnEnd = Box<dyn Fn(&Job) + Send + Sync>;
+/// Hears of the jobs that a runner records. Its methods must not block.
+pub trait Observer: Send + Sync {
+    /// A job on one host is running, and is recorded here from now on.
+    fn note_begin(&self, job: &Arc<Job>);
+
+    /// A job has ended.
+    fn note_end(&self, job: &Job);
+}
 
 /// A fleet whose roll-out starts or continues.
 pub(crate) struct FleetToRun {
@@ -69,7 +76,14 @@ impl Shared {
     /// Notes that a job has ended.
     pub(crate) fn finish(&self, job: &Job) {
         self.registry().finish(&job.id);
-        (self.on_end)(job);
+        self.observer.note_end(job);
+    }
+
+    /// Notes that a job is running and recorded here, with its stdin. `link` is the connection over which
+    /// it was started; `None` if another process started it.
+    pub(crate) fn note_begin(&self, job: &Arc<Job>, stdin: Arc<Stdin>, link: Option<&Arc<Link>>) {
+        self.registry().note_followed(&job.id, stdin, link);
+        self.observer.note_begin(job);
     }
 
     /// Spawns a task that ends with the runner. Drops the task if the runner has ended.

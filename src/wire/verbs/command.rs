@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::jobs::{
-    Become, BecomeMethod, Command, FleetSpec, Jobs, SpecError, Stdin, StopAfter, TemplateCall,
-    Terminal,
+    Become, BecomeMethod, Command, FleetSpec, Jobs, NotifyConfig, Receiver, SpecError, Stdin,
+    StopAfter, TemplateCall, Terminal,
 };
 use crate::wire::error::Error;
 use crate::wire::secret::{reveal, reveal_values};
@@ -81,7 +81,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub secret_stdin: Option<String>,
-    /// Run on a terminal, to answer prompts; all output is stdout.
+    /// Run on a terminal; all output is stdout.
     #[serde(default)]
     pub pty: bool,
     /// Terminal width. Default 80.
@@ -92,14 +92,14 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub rows: Option<i64>,
-    /// Terminal type (TERM). Default xterm-256color.
+    /// Value of TERM. Default xterm-256color.
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
     /// With pty: answer terminal queries.
     #[serde(default)]
     pub answer_queries: bool,
-    /// Keep running if the server or connection ends.
+    /// Outlive the server and the connection.
     #[serde(default)]
     #[schemars(with = "bool")]
     pub durable: Option<bool>,
@@ -111,6 +111,9 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "f64", range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
+    /// Targets to notify of its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
     /// Why, for approvers.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -119,6 +122,39 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String", length(max = 200))]
     pub idempotency_key: Option<String>,
+}
+
+/// Maximum targets of one job.
+const MOST_TARGETS: usize = 8;
+
+/// The receivers with the names in a request.
+fn receivers(names: &[String], config: &NotifyConfig) -> Result<Vec<Receiver>, Error> {
+    if names.len() > MOST_TARGETS {
+        return Err(Error::invalid(
+            format!("notify names more than {MOST_TARGETS} targets"),
+            "name fewer; a command can notify many",
+        ));
+    }
+    names.iter().map(|name| receiver(name, config)).collect()
+}
+
+fn receiver(name: &str, config: &NotifyConfig) -> Result<Receiver, Error> {
+    if config.targets.contains_key(name) {
+        return Ok(Receiver::Target(name.to_owned()));
+    }
+    if config.allows_any_target {
+        return Ok(Receiver::named_by_a_person(name));
+    }
+    let known: Vec<&str> = config.targets.keys().map(String::as_str).collect();
+    let hint = if known.is_empty() {
+        "the configuration lists none; the operator adds them in [notify.targets]".to_owned()
+    } else {
+        format!("use one of {}", known.join(", "))
+    };
+    Err(Error::invalid(
+        format!("there is no target of notifications with the name {name:?}"),
+        hint,
+    ))
 }
 
 impl CommandRequest {
@@ -172,6 +208,9 @@ impl CommandRequest {
         command = command.durable(self.durable.unwrap_or(default));
         if let Some(terminal) = terminal {
             command = command.terminal(terminal);
+        }
+        for receiver in receivers(&self.notify, &jobs.config().notify)? {
+            command = command.notify(receiver);
         }
         if let Some(reason) = self.reason {
             command = command.reason(reason);

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::sleep;
 
 use super::finish::finish;
+use super::notifications::notifications;
 use super::pick;
 use crate::cli::Exit;
 use crate::cli::args::{FilterArgs, JobsArgs, SortBy};
@@ -20,6 +21,9 @@ use crate::wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
 /// Lists jobs.
 pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
     finish(api, async {
+        if args.notify {
+            return notifications(api, args.json).await;
+        }
         let Some(interval) = args.watch else {
             return Ok(show(&list(api, &args).await?, &args));
         };

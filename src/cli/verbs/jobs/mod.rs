@@ -8,6 +8,7 @@ mod inspect;
 mod jobs;
 mod lines;
 mod log;
+mod notifications;
 mod pick;
 mod read;
 mod screen;

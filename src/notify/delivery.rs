@@ -1,0 +1,66 @@
+//! One notification for one target.
+
+use serde::{Deserialize, Serialize};
+
+use super::message::Message;
+use super::receiver::Receiver;
+
+/// A notification for one target. Times are in milliseconds since the Unix epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Its id, the same for each attempt.
+    pub id: String,
+    /// Whom it is for.
+    pub receiver: Receiver,
+    /// The content.
+    pub message: Message,
+    /// When it was made.
+    pub created_at: u64,
+    /// Attempts that were begun.
+    pub attempts: u32,
+    /// Its state.
+    pub state: DeliveryState,
+    /// Why the last attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+}
+
+/// State of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", content = "at", rename_all = "snake_case")]
+pub enum DeliveryState {
+    /// To be sent at this time.
+    Due(u64),
+    /// A process is sending it. Another one may try again at this time.
+    Claimed(u64),
+    /// The target has accepted it, at this time.
+    Delivered(u64),
+    /// It was given up, at this time.
+    GivenUp(u64),
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// The target has accepted it.
+    Accepted,
+    /// It may work later.
+    Failed(String),
+    /// The target will never accept it.
+    Refused(String),
+}
+
+impl DeliveryState {
+    /// Whether nothing more is sent.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Delivered(_) | Self::GivenUp(_))
+    }
+
+    /// When it can be claimed. `None` if it is over.
+    pub(super) fn claimable_at(self) -> Option<u64> {
+        match self {
+            Self::Due(at) | Self::Claimed(at) => Some(at),
+            Self::Delivered(_) | Self::GivenUp(_) => None,
+        }
+    }
+}

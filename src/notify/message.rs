@@ -1,0 +1,191 @@
+//! The content of a notification.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What has happened to a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Occasion {
+    /// It has ended.
+    Ended,
+    /// It waits for input.
+    Prompt {
+        /// Its unfinished line.
+        text: String,
+    },
+    /// It has printed nothing for a while.
+    Silent {
+        /// For how long, in seconds.
+        seconds: u64,
+    },
+    /// A line matches a pattern.
+    Matched {
+        /// The line's number.
+        line_no: u64,
+        /// The line.
+        text: String,
+    },
+}
+
+impl Occasion {
+    /// Its name in messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::Prompt { .. } => "prompt",
+            Self::Silent { .. } => "silent",
+            Self::Matched { .. } => "matched",
+        }
+    }
+}
+
+/// The job of a notification, as it was at that moment. Times are in milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobFacts {
+    /// Its id.
+    pub job_id: String,
+    /// Its host.
+    pub host: String,
+    /// Its owner.
+    pub caller: String,
+    /// Its label.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Its command, shortened.
+    pub command: String,
+    /// Its state: `running`, `exited` and so on.
+    pub state: String,
+    /// How it ended, in words: `exited 3`.
+    pub outcome: String,
+    /// Whether it ended without success.
+    pub has_failed: bool,
+    /// Its exit status, once it has exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_status: Option<u32>,
+    /// Time of its start.
+    pub started_at: u64,
+    /// Time of its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// Number of lines printed.
+    pub total_lines: u64,
+    /// Its last lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+    /// Address of the job on the live page, if the server's URL is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// A notification.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Message {
+    /// What has happened.
+    #[serde(flatten)]
+    pub occasion: Occasion,
+    /// When, in milliseconds since the Unix epoch.
+    pub at: u64,
+    /// The job.
+    pub job: JobFacts,
+}
+
+impl Message {
+    /// The body as JSON, with the id by which a receiver recognizes a second copy.
+    pub fn to_json(&self, id: &str) -> Value {
+        let mut body = json!(self);
+        body["id"] = id.into();
+        body
+    }
+
+    /// The body in Slack's format for incoming webhooks, which Mattermost accepts, too.
+    pub fn to_slack(&self) -> Value {
+        let mut text = format!("{} {}", self.symbol(), self.in_words());
+        if let Some(url) = &self.job.url {
+            text.push_str(&format!(" <{url}|Open>"));
+        }
+        if !self.job.last_lines.is_empty() {
+            let lines = self.job.last_lines.join("\n");
+            // Three backticks would end the block.
+            text.push_str(&format!(
+                "\n```{}```",
+                escaped(&lines).replace("```", "'''")
+            ));
+        }
+        json!({"text": text})
+    }
+
+    fn symbol(&self) -> &'static str {
+        match self.occasion {
+            Occasion::Ended if self.job.has_failed => ":x:",
+            Occasion::Ended => ":white_check_mark:",
+            Occasion::Prompt { .. } => ":speech_balloon:",
+            Occasion::Silent { .. } => ":hourglass:",
+            Occasion::Matched { .. } => ":mag:",
+        }
+    }
+
+    /// One line for people, in Slack's markup.
+    fn in_words(&self) -> String {
+        let job = &self.job;
+        let name = format!("*{}* on {}", escaped(&job.job_id), escaped(&job.host));
+        let what = match &self.occasion {
+            Occasion::Ended => escaped(&job.outcome),
+            Occasion::Prompt { text } => format!("waits for input: {}", escaped(text)),
+            Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
+            Occasion::Matched { line_no, text } => format!("line {line_no}: {}", escaped(text)),
+        };
+        format!(
+            "{name}: {what} (`{}`)",
+            escaped(&job.command).replace('`', "'")
+        )
+    }
+}
+
+/// Text that Slack must not read as markup, a mention or a link.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> Message {
+        Message {
+            occasion: Occasion::Ended,
+            at: 1_000,
+            job: JobFacts {
+                job_id: "web1-make-k3v9tq2x".to_owned(),
+                host: "web1".to_owned(),
+                command: "make `test` <!channel>".to_owned(),
+                state: "exited".to_owned(),
+                outcome: "exited 3".to_owned(),
+                has_failed: true,
+                exit_status: Some(3),
+                last_lines: vec!["<@U1> ```".to_owned()],
+                ..JobFacts::default()
+            },
+        }
+    }
+
+    #[test]
+    fn the_json_says_what_happened_to_which_job() {
+        let body = message().to_json("msg_1");
+
+        assert_eq!(body["id"], "msg_1");
+        assert_eq!(body["event"], "ended");
+        assert_eq!(body["job"]["exit_status"], 3);
+        assert_eq!(body["job"]["label"], Value::Null);
+    }
+
+    #[test]
+    fn a_command_can_neither_mention_people_nor_leave_its_block_in_slack() {
+        let body = message().to_slack();
+        let text = body["text"].as_str().unwrap();
+
+        assert!(text.contains("(`make 'test' &lt;!channel&gt;`)"), "{text}");
+        assert!(text.ends_with("\n```&lt;@U1&gt; '''```"), "{text}");
+    }
+}

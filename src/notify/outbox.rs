@@ -1,0 +1,228 @@
+//! The list of deliveries.
+
+use serde::{Deserialize, Serialize};
+
+use super::delivery::{Attempt, Delivery, DeliveryState};
+use super::receiver::Receiver;
+
+/// Deliveries of all processes with the same store, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Outbox {
+    deliveries: Vec<Delivery>,
+    /// Number of deliveries for which there was no room.
+    dropped: u64,
+}
+
+/// Time after which a delivery is given up, in milliseconds.
+pub const GIVEN_UP_AFTER: u64 = 24 * 3600 * 1000;
+/// Time for which one process has a delivery: longer than an attempt may take.
+const CLAIM: u64 = 60 * 1000;
+/// Pause after the first failed attempt. Each further one is twice as long.
+const FIRST_PAUSE: u64 = 5 * 1000;
+/// Longest pause between attempts.
+const LONGEST_PAUSE: u64 = 3600 * 1000;
+/// Time for which a delivery is listed after it is over.
+const LISTED: u64 = 24 * 3600 * 1000;
+/// Maximum deliveries, and of those that are over. The list is one message in NATS, of 256 KiB at least.
+const MOST: usize = 200;
+const MOST_OVER: usize = 50;
+
+impl Outbox {
+    /// All deliveries, oldest first.
+    pub fn deliveries(&self) -> &[Delivery] {
+        &self.deliveries
+    }
+
+    /// Number of deliveries for which there was no room.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Adds a delivery, which is due now. Returns false, and counts it, if too many wait.
+    pub fn add(&mut self, delivery: Delivery, now: u64) -> bool {
+        self.clean_up(now);
+        if self.deliveries.len() >= MOST {
+            self.dropped += 1;
+            return false;
+        }
+        self.deliveries.push(delivery);
+        true
+    }
+
+    /// Claims the oldest delivery that is due and whose receiver the process knows, for a minute. Gives up
+    /// those that are too old.
+    pub fn claim(&mut self, now: u64, is_known: impl Fn(&Receiver) -> bool) -> Option<Delivery> {
+        self.clean_up(now);
+        let due = self.deliveries.iter_mut().find(|delivery| {
+            let is_due = delivery.state.claimable_at().is_some_and(|at| at <= now);
+            is_due && is_known(&delivery.receiver)
+        })?;
+        due.attempts += 1;
+        due.state = DeliveryState::Claimed(now + CLAIM);
+        Some(due.clone())
+    }
+
+    /// Notes how an attempt ended. Does nothing if another process has tried again meanwhile.
+    pub fn finish(&mut self, claimed: &Delivery, attempt: Attempt, now: u64) {
+        let found = self.deliveries.iter_mut().find(|known| known.id == claimed.id);
+        let Some(delivery) = found.filter(|known| known.attempts == claimed.attempts) else {
+            return;
+        };
+        match attempt {
+            Attempt::Accepted => {
+                delivery.state = DeliveryState::Delivered(now);
+                delivery.last_error = None;
+            }
+            Attempt::Failed(why) => {
+                delivery.state = DeliveryState::Due(now + pause_after(delivery.attempts));
+                delivery.last_error = Some(why);
+            }
+            Attempt::Refused(why) => {
+                delivery.state = DeliveryState::GivenUp(now);
+                delivery.last_error = Some(why);
+            }
+        }
+        self.clean_up(now);
+    }
+
+    /// When the next delivery to a known receiver can be claimed. `None` if none waits.
+    pub fn next_at(&self, is_known: impl Fn(&Receiver) -> bool) -> Option<u64> {
+        self.deliveries
+            .iter()
+            .filter(|delivery| is_known(&delivery.receiver))
+            .filter_map(|delivery| delivery.state.claimable_at())
+            .min()
+    }
+
+    /// Gives up old deliveries, and removes old ones that are over.
+    fn clean_up(&mut self, now: u64) {
+        for delivery in &mut self.deliveries {
+            let is_old = now.saturating_sub(delivery.created_at) >= GIVEN_UP_AFTER;
+            if is_old && !delivery.state.is_final() {
+                delivery.state = DeliveryState::GivenUp(now);
+            }
+        }
+        self.deliveries.retain(|delivery| match delivery.state {
+            DeliveryState::Due(_) | DeliveryState::Claimed(_) => true,
+            DeliveryState::Delivered(at) | DeliveryState::GivenUp(at) => {
+                now.saturating_sub(at) < LISTED
+            }
+        });
+        let over = self.deliveries.iter().filter(|delivery| delivery.state.is_final()).count();
+        let mut excess = over.saturating_sub(MOST_OVER);
+        self.deliveries.retain(|delivery| {
+            if excess > 0 && delivery.state.is_final() {
+                excess -= 1;
+                return false;
+            }
+            true
+        });
+    }
+}
+
+/// Pause after a failed attempt: 5 seconds, 10, 20 … up to an hour.
+fn pause_after(attempts: u32) -> u64 {
+    let doublings = attempts.saturating_sub(1).min(30);
+    FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::notify::{JobFacts, Message, Occasion, Receiver};
+
+    fn delivery(id: &str, now: u64) -> Delivery {
+        Delivery {
+            id: id.to_owned(),
+            receiver: Receiver::Target("ops".to_owned()),
+            message: Message {
+                occasion: Occasion::Ended,
+                at: now,
+                job: JobFacts::default(),
+            },
+            created_at: now,
+            attempts: 0,
+            state: DeliveryState::Due(now),
+            last_error: None,
+        }
+    }
+
+    fn is_any(_: &Receiver) -> bool {
+        true
+    }
+
+    fn outbox(now: u64) -> Outbox {
+        let mut outbox = Outbox::default();
+        assert!(outbox.add(delivery("a", now), now));
+        outbox
+    }
+
+    #[test]
+    fn a_delivery_is_claimed_by_one_process_at_a_time() {
+        let mut outbox = outbox(0);
+
+        assert_eq!(outbox.claim(0, |_| false), None);
+        assert_eq!(outbox.claim(0, is_any).unwrap().id, "a");
+        assert_eq!(outbox.claim(CLAIM - 1, is_any), None);
+        // The claimant has died.
+        let again = outbox.claim(CLAIM, is_any).unwrap();
+        assert_eq!((again.id.as_str(), again.attempts), ("a", 2));
+    }
+
+    #[test]
+    fn pauses_grow_until_a_delivery_is_given_up_after_a_day() {
+        let mut outbox = outbox(0);
+        let mut now = 0;
+        let mut pauses = Vec::new();
+        while let Some(next) = outbox.next_at(is_any) {
+            pauses.push(next - now);
+            now = next;
+            let Some(claimed) = outbox.claim(now, is_any) else { break };
+            outbox.finish(&claimed, Attempt::Failed("refused".to_owned()), now);
+        }
+
+        assert_eq!(pauses[..4], [0, 5_000, 10_000, 20_000]);
+        assert_eq!(pauses.iter().max(), Some(&LONGEST_PAUSE));
+        assert!(
+            matches!(outbox.deliveries()[0].state, DeliveryState::GivenUp(at) if at >= GIVEN_UP_AFTER)
+        );
+        assert_eq!(
+            outbox.deliveries()[0].last_error.as_deref(),
+            Some("refused")
+        );
+    }
+
+    #[test]
+    fn a_late_answer_to_an_old_attempt_changes_nothing() {
+        let mut outbox = outbox(0);
+        let first = outbox.claim(0, is_any).unwrap();
+        let second = outbox.claim(CLAIM, is_any).unwrap();
+        outbox.finish(&second, Attempt::Accepted, CLAIM + 1);
+
+        outbox.finish(&first, Attempt::Failed("too slow".to_owned()), CLAIM + 2);
+
+        assert_eq!(
+            outbox.deliveries()[0].state,
+            DeliveryState::Delivered(CLAIM + 1)
+        );
+    }
+
+    #[test]
+    fn too_many_are_counted_and_finished_ones_make_room() {
+        let mut outbox = Outbox::default();
+        for number in 0..MOST {
+            assert!(outbox.add(delivery(&number.to_string(), 0), 0));
+        }
+        assert!(!outbox.add(delivery("more", 0), 0));
+        assert_eq!(outbox.dropped(), 1);
+
+        for _ in 0..MOST {
+            let claimed = outbox.claim(0, is_any).unwrap();
+            outbox.finish(&claimed, Attempt::Accepted, 0);
+        }
+
+        assert_eq!(outbox.deliveries().len(), MOST_OVER);
+        assert_eq!(outbox.deliveries()[0].id, (MOST - MOST_OVER).to_string());
+    }
+}
