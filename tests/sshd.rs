@@ -43,6 +43,7 @@ mod login_shells;
 mod mcp_stdio;
 mod notifications;
 mod oidc;
+mod order;
 mod page_http;
 mod policy;
 mod processes;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::bounded_file::read_text;
-use crate::cli::args::{BecomeArgs, RunArgs, SecretArgs, TemplateArgs};
+use crate::cli::args::{BecomeArgs, RunArgs, SecretArgs, TemplateArgs, TurnArgs};
 use crate::cli::terminal::keyboard;
 use crate::wire::{CommandRequest, Error};
 
@@ -27,6 +27,7 @@ pub(super) struct Words {
     pub(super) pty: bool,
     pub(super) durable: bool,
     pub(super) notify: Vec<String>,
+    pub(super) turn: TurnArgs,
     pub(super) reason: Option<String>,
     pub(super) becomes: BecomeArgs,
 }
@@ -53,6 +54,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         pty: args.pty || args.tty > 0,
         durable: args.durable,
         notify: args.notify,
+        turn: args.turn,
         reason: args.reason,
         becomes: args.becomes,
     };
@@ -75,6 +77,9 @@ impl Words {
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
             notify: self.notify,
+            after: self.turn.after,
+            after_ok: self.turn.after_ok,
+            queue: self.turn.queue,
             reason: self.reason,
             becomes: self.becomes.user(),
             become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),

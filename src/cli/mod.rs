@@ -24,8 +24,8 @@ pub use args::{
     PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs,
     RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
     SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreCopyArgs, StoreVerb,
-    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, UnitChoice,
-    Verb, WaitArgs, WhenColours, WriteArgs, parse,
+    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs,
+    UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, told_to_stop};

@@ -115,6 +115,9 @@ impl Job {
         let pacing = (spec.pace == Pace::OfFollower).then(Pacing::default);
         let mut log = log;
         log.set_terminal(spec.terminal.is_some());
+        if !spec.turn.is_now() {
+            log.queue();
+        }
         let log = watch::Sender::new(log);
         let cursors = Cursors::default();
         let storage = OnceLock::new();
@@ -510,6 +513,11 @@ impl Job {
         if !at_once.is_empty() {
             self.write_log(|log| at_once.iter().for_each(|change| log.apply(change, now)));
         }
+    }
+
+    /// Notes that it is the job's turn to start.
+    pub fn admit(&self) {
+        self.write_log(Log::admit);
     }
 
     /// Ends the job. Later calls change nothing.

@@ -28,6 +28,7 @@ mod span;
 mod spec;
 mod storage;
 mod stored_output;
+mod turn;
 
 pub use announced::{
     Announcements, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId, ProgramEnd,
@@ -73,3 +74,4 @@ pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};
 pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, TemplateCall, Terminal, check_word};
 pub use storage::Storage;
+pub use turn::{Turn, is_queue_name};

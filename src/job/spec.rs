@@ -14,6 +14,7 @@ use sha2::Sha256;
 use super::becomes::{BadBecome, Become};
 use super::id::JobId;
 use super::secret_uses::SecretUses;
+use super::turn::{Turn, is_queue_name};
 use crate::job::fleet::FleetPlan;
 use crate::notify::Receiver;
 use crate::output::TerminalSize;
@@ -49,6 +50,8 @@ pub struct Draft {
     pub template: Option<TemplateCall>,
     /// Who is notified when the job ends.
     pub notify: Vec<Receiver>,
+    /// What it waits for before it starts.
+    pub turn: Turn,
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
     pub durable: bool,
@@ -161,6 +164,12 @@ pub enum SpecError {
     /// A host name is invalid.
     #[error("{0:?} is not a host name")]
     MemberName(String),
+    /// A queue has an invalid name.
+    #[error("{0:?} is not a name for a queue: use up to 64 letters, digits, '_', '.' and '-'")]
+    QueueName(String),
+    /// It waits for too many jobs.
+    #[error("it can wait for {MOST_EARLIER} jobs, and not for {0}")]
+    Earlier(usize),
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
     Nul(&'static str),
@@ -172,6 +181,7 @@ const LONGEST_WORD: usize = 200;
 const LONGEST_TERM: usize = 64;
 const MOST_MEMBERS: usize = 10_000;
 const MOST_RETRIES: u32 = 100;
+const MOST_EARLIER: usize = 32;
 
 impl Draft {
     /// `command` on `host`, with its stdin open.
@@ -190,6 +200,7 @@ impl Draft {
             becomes: None,
             template: None,
             notify: Vec::new(),
+            turn: Turn::default(),
             durable: false,
             fleet: None,
             member_of: None,
@@ -233,6 +244,7 @@ impl TryFrom<Draft> for JobSpec {
         if let Some(fleet) = &draft.fleet {
             check_fleet(fleet, draft.terminal.is_some())?;
         }
+        check_turn(&draft.turn)?;
         if let Some(timeout) = draft.timeout
             && !(SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(&timeout)
         {
@@ -274,6 +286,19 @@ pub fn check_word(what: &'static str, word: Option<&str>) -> Result<(), SpecErro
         Some(word) if word.chars().count() > LONGEST_WORD => Err(SpecError::LongWord(what)),
         _ => Ok(()),
     }
+}
+
+fn check_turn(turn: &Turn) -> Result<(), SpecError> {
+    if let Some(queue) = &turn.queue
+        && !is_queue_name(queue)
+    {
+        return Err(SpecError::QueueName(queue.clone()));
+    }
+    let earlier = turn.after.len() + turn.after_ok.len();
+    if earlier > MOST_EARLIER {
+        return Err(SpecError::Earlier(earlier));
+    }
+    Ok(())
 }
 
 fn check_fleet(fleet: &FleetPlan, has_terminal: bool) -> Result<(), SpecError> {
@@ -389,6 +414,7 @@ impl JobSpec {
             becomes,
             template,
             notify,
+            turn,
             durable,
             fleet,
             member_of,
@@ -408,6 +434,7 @@ impl JobSpec {
             && *becomes == other.becomes
             && *template == other.template
             && *notify == other.notify
+            && *turn == other.turn
             && *durable == other.durable
             && *fleet == other.fleet
             && *member_of == other.member_of
@@ -431,6 +458,7 @@ impl JobSpec {
             becomes,
             template,
             notify,
+            turn,
             durable,
             fleet,
             member_of,
@@ -461,6 +489,11 @@ impl JobSpec {
             // Not their Debug text, which hides what differs.
             let receivers = serde_json::to_string(notify).expect("receivers are plain data");
             format!("{plain}{receivers}")
+        };
+        let plain = if turn.is_now() {
+            plain
+        } else {
+            format!("{plain}{turn:?}")
         };
         let plain = if secrets.is_empty() {
             plain

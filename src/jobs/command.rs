@@ -14,7 +14,7 @@ use super::fleet::FleetSpec;
 use super::job::Job;
 use super::judge::{On, Place, Starting};
 use crate::job::{
-    Become, BecomeMethod, Draft, JobSpec, SpecError, TemplateCall, check_word, quote,
+    Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_word, quote,
 };
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
@@ -181,6 +181,26 @@ impl<T> Command<T> {
         self
     }
 
+    /// Starts it only after another job has ended, whatever its outcome. Until then it is
+    /// [`Phase::Queued`](crate::jobs::Phase). The caller must see that job.
+    pub fn after(mut self, job: &str) -> Self {
+        self.draft.turn.after.push(JobId::from(job));
+        self
+    }
+
+    /// Starts it only after another job has succeeded. If that job fails, this one is not started.
+    pub fn after_success(mut self, job: &str) -> Self {
+        self.draft.turn.after_ok.push(JobId::from(job));
+        self
+    }
+
+    /// Starts it in a queue of the configuration, which runs so many jobs at a time: one, by default.
+    /// Queues need stored jobs, and are shared by all processes with the same store.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.draft.turn.queue = Some(name.into());
+        self
+    }
+
     /// Sets an idempotency key, up to 200 characters. When the caller starts the same command with
     /// the same key again, the first start's job is returned. A different command with this key is
     /// an error.
@@ -222,6 +242,10 @@ impl<T> Command<T> {
     async fn start(mut self) -> Result<Job, Error> {
         check_word("idempotency_key", self.key.as_deref())?;
         check_word("reason", self.reason.as_deref())?;
+        let turn = &self.draft.turn;
+        for earlier in turn.after.iter().chain(&turn.after_ok) {
+            self.door.find(earlier).await?;
+        }
         if let Some(fleet) = self.fleet.take() {
             let plan = fleet.plan(&self.door).await?;
             self.draft.host = fleet::name(&plan);

@@ -15,7 +15,8 @@ use super::notify::NotifyConfig;
 use super::oidc::OidcConfig;
 use super::secrets::SecretConfig;
 use crate::bounded_file::read_text;
-use crate::runner::Limits;
+use crate::job::is_queue_name;
+use crate::runner::{Limits, QueueRule};
 use crate::ssh::{HostSettings, SecretSource};
 use crate::store::{StateDir, Store, StoreError};
 use crate::toml_text::{explain, line_of};
@@ -52,6 +53,8 @@ pub struct Config {
     pub oidc: OidcConfig,
     /// Notifications of what happens to jobs.
     pub notify: NotifyConfig,
+    /// Queues of jobs, by name. One that is not listed runs one job at a time.
+    pub queues: BTreeMap<String, QueueRule>,
     /// The cluster of which a server is a replica, if any.
     pub cluster: ClusterConfig,
     /// More arguments for `ssh -G`, which resolves host names. Not read from a file.
@@ -153,6 +156,7 @@ impl Default for Config {
             policy: PolicyConfig::default(),
             oidc: OidcConfig::default(),
             notify: NotifyConfig::default(),
+            queues: BTreeMap::new(),
             cluster: ClusterConfig::default(),
             ssh_arguments: Vec::new(),
             process: String::new(),
@@ -161,6 +165,18 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The first invalid queue, with the reason.
+    fn validate_queues(&self) -> Option<String> {
+        let bad_name = self.queues.keys().find(|name| !is_queue_name(name));
+        if let Some(name) = bad_name {
+            return Some(format!(
+                "{name:?} is not a name for a queue; use letters, digits, '_', '.' and '-'"
+            ));
+        }
+        let is_stopped = self.queues.values().any(|rule| rule.parallel == 0);
+        is_stopped.then(|| "parallel must be at least 1".to_owned())
+    }
+
     /// The state directory: the configured one, else `$XDG_STATE_HOME/sshjobs`.
     pub fn state_dir(&self) -> Option<PathBuf> {
         self.state_dir
@@ -269,6 +285,7 @@ impl Config {
             config.cluster.validate(),
             config.oidc.validate(),
             config.notify.validate(),
+            config.validate_queues(),
         ];
         match mistakes.into_iter().flatten().next() {
             Some(message) => {

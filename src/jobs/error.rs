@@ -159,6 +159,7 @@ impl From<FilesError> for Error {
 /// The outcome of a job, in words.
 fn ended(tombstone: &Tombstone) -> String {
     match &tombstone.status.phase {
+        Phase::Queued => "was queued".to_owned(),
         Phase::Starting => "was starting".to_owned(),
         Phase::Running => "was running".to_owned(),
         Phase::Ended(outcome) => outcome.to_string(),

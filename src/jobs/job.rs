@@ -12,8 +12,8 @@ use super::error::Error;
 use super::judge::Content;
 use crate::job::{self, Caller, Fleet, Recording, RecordingPlace, prefixed};
 use crate::jobs::{
-    Excerpt, ExcerptBudget, Line, Outcome, Processes, ReadQuery, Reading, Selection, Signal,
-    Status, Summary,
+    Excerpt, ExcerptBudget, Line, Outcome, Phase, Processes, ReadQuery, Reading, Selection, Signal,
+    Status, Summary, WaitsFor,
 };
 use crate::nearest::nearest;
 use crate::output::{Resize, TerminalSize};
@@ -363,6 +363,11 @@ impl Job {
         Ok(self.act(Verb::Write).await?.runner.resize(&self.job, size).await?)
     }
 
+    /// What a queued job waits for now. `None` if it waits for nothing.
+    pub async fn waits_for(&self) -> Option<WaitsFor> {
+        self.look(Verb::Jobs).runner.waits_for(&self.job).await
+    }
+
     /// The processes of the job as its host describes them, observed there for half a second. `None` if
     /// the host hides its processes.
     ///
@@ -406,12 +411,16 @@ impl Job {
         }
     }
 
-    /// Deletes a finished job and its output. Returns the number of lines and bytes deleted.
+    /// Deletes a finished job and its output, or cancels a queued one and deletes it. Returns the number of
+    /// lines and bytes deleted.
     ///
     /// # Errors
     /// [`Error::StillRunning`]; [`Error::Denied`].
     pub async fn forget(&self) -> Result<(u64, u64), Error> {
         let inside = self.act(Verb::Forget).await?;
+        if self.status().phase == Phase::Queued {
+            self.kill().await?;
+        }
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }

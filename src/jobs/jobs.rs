@@ -17,7 +17,6 @@ use super::notify::Notifier;
 use super::observer::JobObserver;
 use super::rights::{HostPatterns, Rights};
 use super::secrets::Secrets;
-use super::shared_value::SharedValue;
 use crate::approval::Approval;
 use crate::audit::{AuditFiles, StoredLine, lines_about};
 use crate::forward::Forwards;
@@ -27,7 +26,7 @@ use crate::jobs::{Access, Filter, Summary};
 use crate::policy::{Case, Role, Template, Verb};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
-use crate::store::{HostPlace, Peers, Store, StoreError};
+use crate::store::{HostPlace, Peers, SharedValue, Store, StoreError};
 
 /// Whether a list asks hosts for current states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +136,7 @@ impl Jobs {
             store,
             Arc::clone(&secrets) as _,
             Box::new(observer),
+            config.queues.clone(),
         );
         let judge = Judge::new(
             Arc::clone(&hosts),

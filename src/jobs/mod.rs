@@ -57,7 +57,6 @@ mod reading;
 mod rights;
 mod secret_use;
 mod secrets;
-mod shared_value;
 mod trust;
 mod watches;
 
@@ -108,7 +107,9 @@ pub use crate::output::{
     Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
     ScreenSpan, ScreenView, SearchQuery, Selection, Stream, TerminalSize,
 };
-pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, WriteError};
+pub use crate::runner::{
+    Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
+};
 pub use crate::ssh::{Answer, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource};
 pub use crate::store::Filter;
 

@@ -37,8 +37,10 @@ pub(super) struct Server {
 }
 
 /// Arguments that ssh_run takes as ssh_spawn does, but does not show, because each costs every model
-/// tokens: those for roll-outs, repeated calls and special terminals.
-const RARE_FOR_RUN: [&str; 12] = [
+/// tokens: those for roll-outs, order, repeated calls and special terminals.
+const RARE_FOR_RUN: [&str; 16] = [
+    "after",
+    "after_ok",
     "answer_queries",
     "become_method",
     "canary",
@@ -47,14 +49,17 @@ const RARE_FOR_RUN: [&str; 12] = [
     "label",
     "max_parallel",
     "notify",
+    "queue",
     "retry",
     "rows",
+    "secret_stdin",
     "stop_after_failures",
     "term",
 ];
 
 /// Arguments that are accepted by ssh_spawn and not shown. The command line has them all.
-const RARE_FOR_SPAWN: [&str; 9] = [
+const RARE_FOR_SPAWN: [&str; 11] = [
+    "after",
     "answer_queries",
     "become_method",
     "canary",
@@ -62,6 +67,7 @@ const RARE_FOR_SPAWN: [&str; 9] = [
     "max_parallel",
     "retry",
     "rows",
+    "secret_stdin",
     "stop_after_failures",
     "term",
 ];

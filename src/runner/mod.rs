@@ -5,6 +5,7 @@
 //! One room for each subject; each room's `mod.rs` says who runs there and who waits for whom:
 //!
 //! - `start`: from an order to a job that runs: reserve, register, launch, record.
+//! - `turn`: the order of jobs that wait for others or in a queue.
 //! - `record`: the one task of each job that writes its log, and limits its time.
 //! - `durable`: jobs that a supervisor on their host keeps, and the session that follows them.
 //! - `fleet`: the roll-out of a fleet, whose members are jobs of their own.
@@ -33,10 +34,12 @@ mod signal;
 mod start;
 mod state;
 mod storing;
+mod turn;
 
 pub use api::{Runner, Stats, Summary};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
-    Key, Limits, Lookup, Observer, Order, SecretReader, SignalError, SpawnError, Tombstone,
-    WriteError, chain,
+    Key, Limits, Lookup, Observer, Order, QueueRule, SecretReader, SignalError, SpawnError,
+    Tombstone, WriteError, chain,
 };
+pub use turn::WaitsFor;

@@ -29,6 +29,7 @@ mod peers;
 mod record;
 mod replay;
 mod shared_text;
+mod shared_value;
 mod skim;
 mod sqlite;
 mod state_dir;
@@ -53,6 +54,7 @@ pub use nats::{
 pub use peers::{HostPlace, PeerStream, Peers};
 pub use record::Record;
 pub use shared_text::{SharedText, Versioned};
+pub use shared_value::{SharedValue, SharedValueError};
 pub use state_dir::StateDir;
 pub use store::{Bounds, Filter, Store, StoreEvent};
 pub use stored_log::{StoredEnd, StoredLog};

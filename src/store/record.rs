@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::job::{
     Become, Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce,
     Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, StdinPlan,
-    TemplateCall, Terminal, wall_now,
+    TemplateCall, Terminal, Turn, wall_now,
 };
 use crate::notify::Receiver;
 use crate::output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
@@ -55,6 +55,9 @@ pub struct Record {
     /// Who is notified when it ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Receiver>,
+    /// What it waits for before it starts.
+    #[serde(default, skip_serializing_if = "Turn::is_now")]
+    pub turn: Turn,
     /// Whether it outlives its process.
     pub durable: bool,
     /// Its idempotency key.
@@ -126,6 +129,7 @@ impl Record {
             becomes,
             template,
             notify,
+            turn,
             durable,
             fleet,
             member_of,
@@ -148,6 +152,7 @@ impl Record {
             becomes: becomes.clone(),
             template: template.clone(),
             notify: notify.clone(),
+            turn: turn.clone(),
             durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
@@ -182,7 +187,7 @@ impl Record {
         self.is_running = status.phase == Phase::Running;
         self.outcome = match &status.phase {
             Phase::Ended(outcome) => Some(outcome.clone()),
-            Phase::Starting | Phase::Running => None,
+            Phase::Queued | Phase::Starting | Phase::Running => None,
         };
         self.pgid = pgid;
         self.started_at = timestamp_of(status.started_at);
@@ -216,6 +221,11 @@ impl Record {
         }
     }
 
+    /// Whether the job can't be started from its record, because secrets that it needs are not kept.
+    pub fn lacks_secrets(&self) -> bool {
+        self.had_secrets || !self.hidden_secrets.is_empty()
+    }
+
     /// The values that distinguish the job from all others.
     pub fn identity(&self) -> Identity {
         Identity {
@@ -230,6 +240,7 @@ impl Record {
         match &self.outcome {
             Some(outcome) => Phase::Ended(outcome.clone()),
             None if self.is_running => Phase::Running,
+            None if !self.turn.is_now() => Phase::Queued,
             None => Phase::Starting,
         }
     }
@@ -264,6 +275,7 @@ impl Record {
             becomes: self.becomes.clone(),
             template: self.template.clone(),
             notify: self.notify.clone(),
+            turn: self.turn.clone(),
             stdin: if self.has_stdin {
                 StdinPlan::Open
             } else {

@@ -29,7 +29,7 @@ export function bytes(number) {
 }
 
 export function isRunning(job) {
-  return job.state === "running" || job.state === "starting";
+  return ["queued", "starting", "running"].includes(job.state);
 }
 
 // How a job stands: "exited 3", "signaled KILL", "lost: connection".

@@ -11,7 +11,7 @@ const FIRST_LIMIT = 100;
 const TYPING_MS = 300;
 // Jobs whose last lines one call can ask for.
 const MOST_TAILED = 50;
-const STATES = ["", "running", "starting", "exited", "signaled", "lost", "closed", "refused", "timed_out"];
+const STATES = ["", "running", "queued", "starting", "exited", "signaled", "lost", "closed", "refused", "timed_out"];
 
 export class JobList {
   #items = new Map();

@@ -10,6 +10,8 @@ use crate::jobs::{Exit, Outcome, Phase, Status};
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum JobState {
+    /// It waits for other jobs or in a queue (see reason).
+    Queued,
     /// The host has not confirmed yet that it runs the command.
     Starting,
     /// The command runs, or its output is still being drained.
@@ -31,6 +33,7 @@ pub enum JobState {
 impl JobState {
     pub(super) fn of(phase: &Phase) -> Self {
         match phase {
+            Phase::Queued => Self::Queued,
             Phase::Starting => Self::Starting,
             Phase::Running => Self::Running,
             Phase::Ended(Outcome::Ended(Exit::Status(_))) => Self::Exited,
@@ -45,6 +48,7 @@ impl JobState {
     /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Queued => "queued",
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Exited => "exited",
@@ -58,7 +62,7 @@ impl JobState {
 
     /// Whether this state never changes.
     pub fn is_final(self) -> bool {
-        !matches!(self, Self::Starting | Self::Running)
+        !matches!(self, Self::Queued | Self::Starting | Self::Running)
     }
 }
 
@@ -76,7 +80,7 @@ pub struct Standing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub exit_signal: Option<String>,
-    /// Why the command was not started, or what was lost: connection, server_restarted, host_rebooted, supervisor_died or spool_gone.
+    /// Why the command waits or was not started, or what was lost: connection, server_restarted, host_rebooted, supervisor_died or spool_gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
@@ -114,7 +118,7 @@ impl Standing {
     /// The state of a job in this phase.
     pub(super) fn of_phase(phase: &Phase) -> Self {
         let exit = match phase {
-            Phase::Starting | Phase::Running => None,
+            Phase::Queued | Phase::Starting | Phase::Running => None,
             Phase::Ended(outcome) => outcome.exit(),
         };
         let (exit_status, exit_signal) = match exit {
@@ -125,7 +129,7 @@ impl Standing {
         let reason = match phase {
             Phase::Ended(Outcome::NotStarted(why)) => Some(why.clone()),
             Phase::Ended(Outcome::Lost(why, _)) => Some(why.as_str().to_owned()),
-            Phase::Starting | Phase::Running | Phase::Ended(_) => None,
+            Phase::Queued | Phase::Starting | Phase::Running | Phase::Ended(_) => None,
         };
         let state = JobState::of(phase);
         Self {

@@ -46,7 +46,7 @@ pub(super) use program::TOPICS;
 pub use program::{
     CompletedShell, CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs,
 };
-pub use run::{FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, TemplateArgs};
+pub use run::{FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, TemplateArgs, TurnArgs};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
 pub use values::{BecomeArgs, ClusterArg, Since, SshArgs, StreamChoice};

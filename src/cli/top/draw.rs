@@ -200,7 +200,9 @@ impl Paint {
             return self.colour(Color::Yellow).add_modifier(Modifier::BOLD);
         }
         match (entry.standing.state, entry.standing.exit_status) {
-            (JobState::Running | JobState::Starting, _) => self.colour(Color::Green),
+            (JobState::Running | JobState::Starting | JobState::Queued, _) => {
+                self.colour(Color::Green)
+            }
             (JobState::Exited, Some(0)) => Style::new(),
             _ => self.colour(Color::Red),
         }

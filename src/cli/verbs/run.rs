@@ -315,6 +315,7 @@ impl Session {
             JobState::Exited
             | JobState::Signaled
             | JobState::Refused
+            | JobState::Queued
             | JobState::Starting
             | JobState::Running => None,
         };

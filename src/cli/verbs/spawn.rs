@@ -12,7 +12,7 @@ use crate::cli::verbs::once_approved;
 use crate::cli::{Exit, fleet, note, report};
 use crate::jobs::printable;
 use crate::remote::Api;
-use crate::wire::{CommandRequest, Error, JobEntry, JobState, Service};
+use crate::wire::{Code, CommandRequest, Error, JobEntry, JobState, Service};
 
 /// Interval at which a fleet's start is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -35,7 +35,7 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
             number = signals.next() => Ok(Begun::Signal(number)),
         }
     };
-    let (entry, signals) = match begun.await {
+    let (mut entry, mut signals) = match begun.await {
         Ok(Begun::Job(entry, signals)) => (*entry, signals),
         Ok(Begun::Signal(number)) => {
             api.shutdown().await;
@@ -58,6 +58,15 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
     };
     // Now, because staying with an attached job may take as long as the job.
     let printed = print(&shown);
+    if matches!(api, Api::Here(_)) && entry.standing.state == JobState::Queued {
+        match until_its_turn(api, &entry, &mut signals).await {
+            Ok(started) => entry = started,
+            Err(exit) => {
+                api.shutdown().await;
+                return exit;
+            }
+        }
+    }
     let exit = match api {
         Api::Here(service) if attached => stay(service, &entry.job_id, signals).await,
         Api::Here(_) if entry.members.is_some() => {
@@ -67,6 +76,50 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
     };
     api.shutdown().await;
     exit
+}
+
+/// Stays with a queued job until it has started, because only a running process starts it.
+async fn until_its_turn(
+    api: &Api,
+    entry: &JobEntry,
+    signals: &mut Signals,
+) -> Result<JobEntry, Exit> {
+    let id = printable(&entry.job_id);
+    let mut told = String::new();
+    let starting = async {
+        let mut entry = entry.clone();
+        while entry.standing.state == JobState::Queued {
+            let reason = entry.standing.reason.clone().unwrap_or_default();
+            if !reason.is_empty() && reason != told {
+                note(&format!("{id} {}", printable(&reason)));
+                told = reason;
+            }
+            sleep(CHECK_INTERVAL).await;
+            entry = api.entry(&entry.job_id).await?;
+        }
+        Ok::<_, Error>(entry)
+    };
+    let started = tokio::select! {
+        started = starting => started,
+        number = signals.next() => {
+            note(&format!(
+                "{id} stays queued: a server with the same state directory starts it, and \
+                 `sshjobs signal {id}` cancels it"
+            ));
+            return Err(Exit::signaled(number));
+        }
+    };
+    let entry = started.map_err(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })?;
+    if entry.standing.state == JobState::Refused {
+        let why = entry.standing.reason.clone().unwrap_or_default();
+        let error = Error::new(Code::JobEnded, why, "the command was not started");
+        report(&error);
+        return Err(Exit::of_error(&error));
+    }
+    Ok(entry)
 }
 
 /// Stays with a fleet until all of its members have started or never will, because only a running
@@ -142,6 +195,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         pty: args.pty,
         durable: !args.attached,
         notify: args.notify,
+        turn: args.turn,
         reason: args.reason,
         becomes: args.becomes,
     };

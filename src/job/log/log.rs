@@ -16,6 +16,8 @@ use crate::output::{
 /// State of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// It waits for other jobs, or for its place in a queue. Nothing was sent to its host.
+    Queued,
     /// The server has not confirmed yet that it runs the command.
     Starting,
     /// The command runs, or its output is still being drained.
@@ -25,9 +27,18 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Whether the host has confirmed that it runs the command, or the job has ended.
+    pub fn has_started(&self) -> bool {
+        match self {
+            Self::Queued | Self::Starting => false,
+            Self::Running | Self::Ended(_) => true,
+        }
+    }
+
     /// The name of the state on the wire.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Queued => "queued",
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Ended(Outcome::Ended(Exit::Status(_))) => "exited",
@@ -218,8 +229,22 @@ impl Log {
     /// Notes that the server has started the command.
     fn run(&mut self) {
         // Output that is shown after the end must not revive the job.
-        if self.phase == Phase::Starting {
+        if !self.phase.has_started() {
             self.phase = Phase::Running;
+        }
+    }
+
+    /// Notes that the job waits for its turn.
+    pub(in crate::job) fn queue(&mut self) {
+        if self.phase == Phase::Starting {
+            self.phase = Phase::Queued;
+        }
+    }
+
+    /// Notes that it is the job's turn to start.
+    pub(in crate::job) fn admit(&mut self) {
+        if self.phase == Phase::Queued {
+            self.phase = Phase::Starting;
         }
     }
 
@@ -271,7 +296,7 @@ impl Log {
     pub fn outcome(&self) -> Option<&Outcome> {
         match &self.phase {
             Phase::Ended(outcome) => Some(outcome),
-            Phase::Starting | Phase::Running => None,
+            Phase::Queued | Phase::Starting | Phase::Running => None,
         }
     }
 

@@ -14,8 +14,8 @@ use crate::approval::{
 };
 use crate::audit::visible_text;
 use crate::job::StdinPlan;
-use crate::jobs::shared_value::{SharedValue, SharedValueError};
 use crate::policy::{Endpoint, Machine};
+use crate::store::{SharedValue, SharedValueError};
 use crate::store::{Store, StoreError};
 
 /// Keeps the list of approvals. A cheap handle.

@@ -355,7 +355,7 @@ fn ended(job: &job::Job) -> Ended {
     let status = job.status();
     let outcome = match &status.phase {
         Phase::Ended(outcome) => Some(outcome),
-        Phase::Starting | Phase::Running => None,
+        Phase::Queued | Phase::Starting | Phase::Running => None,
     };
     let duration = status.ended_at.and_then(|end| end.duration_since(status.started_at).ok());
     Ended {

@@ -14,12 +14,12 @@ use tokio::time::timeout;
 
 use super::config::{ChosenBy, NotifyConfig, NotifyOn, NotifyRule};
 use crate::job::{self, Outcome, Phase};
-use crate::jobs::shared_value::SharedValue;
 use crate::jobs::timestamp_of;
 use crate::lock::lock;
 use crate::notify::{
     Attempt, Delivery, DeliveryState, JobFacts, Message, Occasion, Outbox, Receiver,
 };
+use crate::store::SharedValue;
 
 /// Sends deliveries. Implemented by the part of the program that has HTTP.
 pub trait Carrier: Send + Sync + 'static {
@@ -329,7 +329,7 @@ fn facts_of(job: &job::Job) -> JobFacts {
     let status = job.status();
     let outcome = match &status.phase {
         Phase::Ended(outcome) => Some(outcome),
-        Phase::Starting | Phase::Running => None,
+        Phase::Queued | Phase::Starting | Phase::Running => None,
     };
     let last = job.last_page(LAST_LINES, LAST_BYTES);
     JobFacts {

@@ -1,5 +1,6 @@
 //! The runner: constructed once per process, it owns all tasks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::sweep::{connect_ahead, sweep};
 use crate::hosts::{HostRef, Hosts, Script};
 use crate::job::{
-    AwaitsStdin, Job, JobId, JobScreen, Phase, Scope, SecretFingerprint, awaits_stdin_script,
+    AwaitsStdin, Job, JobId, JobScreen, Scope, SecretFingerprint, awaits_stdin_script,
 };
 use crate::output::TerminalSize;
 use crate::runner::durable::{ask, stdin_on_host};
@@ -21,15 +22,16 @@ use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
-use crate::runner::start::spawn;
+use crate::runner::start::{launch_queued, spawn};
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Lookup, Observer, Order, Registry, Screens, SecretReader,
-    Shared, SpawnError, Stdin, WriteError,
+    Followers, ForeignJobs, Limits, Lookup, Observer, Order, QueueRule, Registry, Screens,
+    SecretReader, Shared, SpawnError, Stdin, WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
+use crate::runner::turn::{WaitsFor, waits_for};
 use crate::scrub::HiddenSecret;
 use crate::spool;
-use crate::store::{Peers, Store, StoreError};
+use crate::store::{Peers, SharedValue, Store, StoreError};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote
 /// processes alone.
@@ -46,6 +48,8 @@ const SPOOL_REMOVAL: Duration = Duration::from_secs(10);
 const HEAVY_HOSTS: usize = 16;
 /// Maximum fleets that wait to be started.
 const FLEETS: usize = 64;
+/// Maximum adopted jobs that wait to be launched.
+const QUEUED: usize = 64;
 
 /// How a job's stdin is reached.
 enum Input {
@@ -58,7 +62,7 @@ enum Input {
 impl Runner {
     /// A runner without jobs, which stores output in `store`. If `store` is an error, jobs run
     /// without being stored and report that. `secrets` reads the secrets of jobs that this process
-    /// takes over. `observer` hears of the jobs that are recorded here. Must be called within a tokio
+    /// takes over. `observer` hears of the jobs that are recorded here. `queue_rules` are those of the queues, by name. Must be called within a tokio
     /// runtime.
     pub fn new(
         hosts: Arc<Hosts>,
@@ -66,7 +70,9 @@ impl Runner {
         store: Option<Result<Arc<dyn Store>, StoreError>>,
         secrets: Arc<dyn SecretReader>,
         observer: Box<dyn Observer>,
+        queue_rules: BTreeMap<String, QueueRule>,
     ) -> Self {
+        let queues = SharedValue::new("queues", store.clone());
         let (storing, unstored) = match store.map(|store| start_storing(store, &limits)).transpose()
         {
             Ok(storing) => (storing, None),
@@ -82,6 +88,7 @@ impl Runner {
             .map_or_else(|| rand::rng().random(), |storing| storing.store.secret());
         let (became_heavy, heavy) = mpsc::channel(HEAVY_HOSTS);
         let (fleets, to_run) = mpsc::channel(FLEETS);
+        let (queued, to_launch) = mpsc::channel(QUEUED);
         let tasks = Arc::new(Mutex::new(JoinSet::new()));
         let shared = Arc::new(Shared {
             hosts,
@@ -95,16 +102,20 @@ impl Runner {
             adopts: limits.adopts_jobs,
             secrets,
             observer,
+            queues,
+            queue_rules,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
             became_heavy,
             fleets,
+            queued,
             // Weak, because each task holds `shared`: a strong reference would keep both for ever.
             tasks: Arc::downgrade(&tasks),
         });
         shared.spawn_task(sweep(Arc::clone(&shared)));
         shared.spawn_task(connect_ahead(Arc::clone(&shared), heavy));
         shared.spawn_task(run_fleets(Arc::clone(&shared), to_run));
+        shared.spawn_task(launch_queued(Arc::clone(&shared), to_launch));
         shared.spawn_task(adopt(Arc::clone(&shared)));
         shared.spawn_task(end_leftovers(Arc::clone(&shared)));
         shared.spawn_task(handle_store_events(Arc::clone(&shared)));
@@ -133,9 +144,14 @@ impl Runner {
         lookup(&self.shared, scope, id).await
     }
 
+    /// What a queued job waits for now. `None` if it waits for nothing.
+    pub async fn waits_for(&self, job: &Job) -> Option<WaitsFor> {
+        waits_for(&self.shared, job).await
+    }
+
     /// Waits until a job has started or failed to, at most for `patience`.
     pub async fn started(&self, job: &Job, patience: Duration) {
-        job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
+        job.wait_for(patience, |log| log.phase().has_started()).await;
     }
 
     /// Writes to a job's stdin. Waits at most `patience`.
@@ -248,7 +264,7 @@ impl Runner {
             stdin = None;
         }
         // Without a stdin the job is still starting, or has ended since.
-        let is_starting = job.read_log(|log| *log.phase() == Phase::Starting);
+        let is_starting = job.read_log(|log| !log.phase().has_started());
         let stdin = stdin.ok_or(if is_starting {
             WriteError::Starting
         } else {

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::runner::Runner;
 use crate::hosts::{Asking, Link, Script};
 use crate::job::{
-    Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, Phase, ProcessGroup, Reach, Signal,
+    Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, ProcessGroup, Reach, Signal,
     kill_script,
 };
 use crate::lock::lock;
@@ -53,7 +53,7 @@ impl Runner {
         let starting = self.shared.registry().starting();
         let launches = starting
             .iter()
-            .map(|job| job.wait_for(LAST_START, |log| *log.phase() != Phase::Starting));
+            .map(|job| job.wait_for(LAST_START, |log| log.phase().has_started()));
         join_all(launches).await;
         let mut running = self.shared.registry().to_end();
         // Background children of a command that has ended belong to the user and keep running.

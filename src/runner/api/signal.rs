@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::runner::Runner;
 use crate::hosts::{Asking, Script};
-use crate::job::{Job, Kill, Outcome, Phase, Reach, Signal};
+use crate::job::{Job, Kill, Phase, Reach, Signal};
 use crate::runner::durable::fenced;
 use crate::runner::foreign::look_at_record;
 use crate::runner::owner::{Call, Reply};
 use crate::runner::signal::{
-    DeliveredVia, PGID_TIMEOUT, SignalReport, Unverified, end_tree, kill, process_group_told,
+    PGID_TIMEOUT, SignalReport, Unverified, cancel_start, end_tree, kill, process_group_told,
     run_on_machine,
 };
 use crate::runner::state::SignalError;
@@ -19,8 +19,6 @@ use crate::spool::{self, Answer};
 
 /// Time limit for a host to note that a signal is about to be sent.
 const NOTE: Duration = Duration::from_secs(10);
-/// Time limit for a cancelled start to end.
-const ABANDONED: Duration = Duration::from_secs(3);
 
 impl Runner {
     /// Sends `signal` to every process of a job. With `grace`, processes that are still alive after
@@ -34,6 +32,13 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
+        let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
+        if is_queued
+            && self.owner(job).is_none()
+            && let Some(report) = cancel_start(&self.shared, job).await
+        {
+            return Ok(report);
+        }
         if let Some(fleet) = &job.fleet {
             // Now: the signal may end it, and then its owner, before that has answered.
             let was_over = job.is_over();
@@ -53,12 +58,13 @@ impl Runner {
         }
         // A mirrored record may be a second old, and the job may have started or ended since.
         self.look_again(job).await;
-        let (is_starting, is_over) =
-            job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
-        if job.spec.durable && !is_over {
+        let phase = job.read_log(|log| log.phase().clone());
+        let is_over = matches!(phase, Phase::Ended(_));
+        let is_queued = phase == Phase::Queued;
+        if job.spec.durable && !is_over && !is_queued {
             self.note_on_host(job, signal).await?;
         }
-        if !job.spec.durable
+        if (!job.spec.durable || is_queued)
             && !is_over
             && let Some(report) = self.signal_by_owner(job, signal, grace).await
         {
@@ -82,8 +88,8 @@ impl Runner {
             return Ok(report);
         }
         // A job that another process starts can't be cancelled from here.
-        if is_starting && self.owner(job).is_none() {
-            return match self.cancel_start(job).await {
+        if !phase.has_started() && self.owner(job).is_none() {
+            return match cancel_start(&self.shared, job).await {
                 Some(report) => Ok(report),
                 // Boxed, because an `async fn` can't contain itself.
                 None => Box::pin(self.signal(job, signal, grace)).await,
@@ -107,24 +113,6 @@ impl Runner {
             return Err(SignalError::JobEnded);
         }
         Ok(report)
-    }
-
-    /// Cancels the start of a job. `None` if its command had just been sent: it can be signalled then.
-    async fn cancel_start(&self, job: &Job) -> Option<SignalReport> {
-        self.shared.registry().abandon(&job.id);
-        let status = job.wait_for(ABANDONED, |log| *log.phase() != Phase::Starting).await;
-        let (confirmed_dead, unverified) = match status.phase {
-            Phase::Ended(Outcome::NotStarted(_)) => (true, None),
-            // The launch is in a step that it does not interrupt, such as
-            // a request for a terminal.
-            Phase::Starting => (false, Some(Unverified::NoReport)),
-            Phase::Running | Phase::Ended(_) => return None,
-        };
-        Some(SignalReport {
-            delivered_via: DeliveredVia::Nothing,
-            confirmed_dead,
-            unverified,
-        })
     }
 
     /// Notes on the host of a durable job that a signal is about to be sent. The job's supervisor sees

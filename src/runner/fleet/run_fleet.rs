@@ -15,7 +15,7 @@ use super::controls::FleetControls;
 use crate::hosts::Asking;
 use crate::job::{
     Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace, Phase,
-    Printed, Rollout, Scope, StdinPlan, Wait, split_old_line,
+    Printed, Rollout, Scope, StdinPlan, Turn, Wait, split_old_line,
 };
 use crate::output::{
     Keep, LineNo, MemberNo, Page, PageLine, PageQuery, Render, Selection, Source, Stream,
@@ -359,7 +359,7 @@ impl MemberTask {
         // A task of its own, because the member's lines must be read in the meantime.
         self.shared.spawn_task(async move {
             // The registry has the stdin, and with it the controls, only of a started job.
-            member.wait_for(PATIENCE, |log| *log.phase() != Phase::Starting).await;
+            member.wait_for(PATIENCE, |log| log.phase().has_started()).await;
             let stdin = shared.registry().stdin(&member.id);
             if let Some(stdin) = stdin
                 && let Err(error) = end_tree(&shared, &member, Kill::new(signal, None), stdin.controls(), Asking::Nobody).await
@@ -425,8 +425,9 @@ impl MemberTask {
             host: name.to_owned(),
             fleet: None,
             member_of,
-            // The fleet notifies of its end.
+            // The fleet notifies of its end, and has waited for its turn.
             notify: Vec::new(),
+            turn: Turn::default(),
             pace,
             ..fleet
         };

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
 
 use super::open::{Resumed, close, resume};
-use crate::job::{Job, JobId, Pace, Positions, SecretFingerprint, wall_now};
+use crate::job::{Job, JobId, Log, Pace, Phase, Positions, SecretFingerprint, wall_now};
 use crate::lock::lock;
+use crate::output::{Ring, RingLimits};
 use crate::runner::durable::follow_again;
-use crate::runner::state::{FleetToRun, Shared};
+use crate::runner::state::{FleetToRun, QueuedJob, Shared};
 use crate::runner::storing::Storing;
 use crate::scrub::HiddenSecret;
-use crate::store::{Record, StoreError};
+use crate::store::{Record, Store, StoreError};
 
 /// Interval at which jobs whose process has ended are searched for.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -112,6 +114,14 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
     }
 }
 
+/// A durable job that was claimed.
+enum Taken {
+    /// It runs.
+    Resumed(Resumed),
+    /// It waits for its turn.
+    Queued(QueuedJob),
+}
+
 pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
     let limits = shared.limits;
     let id = record.id.clone();
@@ -126,20 +136,40 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             // Another process was faster.
             return Ok(None);
         }
+        if record.durable && record.phase() == Phase::Queued {
+            return claim_queued(store, record, limits.ring(Pace::Free)).map(Some);
+        }
         if record.durable {
-            return resume(store, record, limits.ring(Pace::Free), limits.log());
+            return resume(store, record, limits.ring(Pace::Free), limits.log())
+                .map(|resumed| resumed.map(Taken::Resumed));
         }
         tracing::info!(job = %record.id, "its process has ended: the job is lost");
         close(store, record, limits.log()).map(|()| None)
     });
     match taken.await {
-        Some(Ok(Some(Resumed {
+        Some(Ok(Some(Taken::Queued(queued)))) => {
+            tracing::info!(job = %queued.job.id, "its process has ended: the job waits here");
+            let QueuedJob { job, record, .. } = &queued;
+            let key = record.key.clone().map(|key| (record.caller.clone(), key));
+            let abandoned = shared.registry().adopt(Arc::clone(job), key, None);
+            shared.foreign_jobs.forget(&job.id);
+            // Fails only if the runner has shut down.
+            shared
+                .queued
+                .send(QueuedJob {
+                    abandoned,
+                    ..queued
+                })
+                .await
+                .ok();
+        }
+        Some(Ok(Some(Taken::Resumed(Resumed {
             job,
             log,
             writer,
             record,
             positions,
-        }))) => {
+        })))) => {
             tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
             let had_secrets = record.had_secrets;
             let positions = match secrets {
@@ -175,6 +205,23 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             shared.foreign_jobs.note_to_take_over(id);
         }
     }
+}
+
+fn claim_queued(
+    store: &dyn Store,
+    record: Record,
+    limits: RingLimits,
+) -> Result<Taken, StoreError> {
+    let spec = record.spec().map_err(|error| StoreError::Records(error.to_string()))?;
+    let log = Log::resumed(Ring::new(limits), record.past());
+    Ok(Taken::Queued(QueuedJob {
+        job: Arc::new(Job::begun(record.identity(), spec, log)),
+        record: Record {
+            owner: store.own_name().to_owned(),
+            ..record
+        },
+        abandoned: CancellationToken::new(),
+    }))
 }
 
 /// Reads the secrets that the output of a job must not show.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::adopt::adopt_if_orphan;
 use super::open::note_record;
-use crate::job::{Change, Job, Log, LogEvent, Outcome, Phase};
+use crate::job::{Change, Job, Log, LogEvent, Outcome};
 use crate::output::RingLimits;
 use crate::runner::state::Shared;
 use crate::store::{Record, Store, StoreError, StoredEnd, StoredLog};
@@ -175,7 +175,7 @@ async fn read_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Result<Option<Re
 fn note_all_of(job: &Arc<Job>, record: &Record) {
     note_record(job, record);
     let mut changes = Vec::new();
-    if record.is_running && job.read_log(|log| *log.phase() == Phase::Starting) {
+    if record.is_running && job.read_log(|log| !log.phase().has_started()) {
         changes.push(Change::Started);
     }
     if let Some(pgid) = record.pgid

@@ -19,7 +19,7 @@ use super::short_path::ShortPath;
 use crate::hosts::Asking;
 use crate::job::{FarEndError, Fleet, Kill, Phase, Signal};
 use crate::output::TerminalSize;
-use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, end_tree, merged};
+use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, cancel_start, end_tree, merged};
 use crate::runner::state::{Shared, SignalError, WriteError};
 use crate::scrub::HiddenSecret;
 
@@ -116,7 +116,14 @@ async fn try_to_perform(
         let entry = registry.jobs.get(&request.job).ok_or(WriteError::JobEnded)?;
         (registry.stdin(&request.job), Arc::clone(&entry.job))
     };
-    let is_starting = job.read_log(|log| *log.phase() == Phase::Starting);
+    let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
+    if is_queued
+        && let Call::Signal { .. } = &request.call
+        && let Some(report) = cancel_start(shared, &job).await
+    {
+        return Ok(Reply::Signalled(report));
+    }
+    let is_starting = job.read_log(|log| !log.phase().has_started());
     // A job that has ended keeps its stdin until its recorder calls `finish`.
     let stdin = if job.is_over() { None } else { stdin };
     let stdin = stdin.ok_or(if is_starting {

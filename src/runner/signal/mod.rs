@@ -20,5 +20,5 @@ mod signal_job;
 pub(crate) use on_machine::{BRIEF, OtherUser, run_on_machine, run_on_machine_as};
 pub use signal_job::{DeliveredVia, SignalReport, Unverified};
 pub(crate) use signal_job::{
-    MEMBERS_AT_A_TIME, PGID_TIMEOUT, end_tree, kill, merged, process_group_told,
+    MEMBERS_AT_A_TIME, PGID_TIMEOUT, cancel_start, end_tree, kill, merged, process_group_told,
 };

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::on_machine::{OtherUser, run_on_machine, run_on_machine_as};
 use crate::hosts::{Asking, Script};
-use crate::job::{Controls, Job, Kill, KillReport, Left, Reach, Signal, kill_script};
+use crate::job::{
+    Controls, Job, Kill, KillReport, Left, Outcome, Phase, Reach, Signal, kill_script,
+};
 use crate::runner::state::{Shared, SignalError, chain};
 
 /// How a signal was delivered.
@@ -122,6 +124,8 @@ impl SignalReport {
 
 /// Time limit for the host to report the result of a signal, in addition to the grace.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a cancelled start to end.
+const ABANDONED: Duration = Duration::from_secs(3);
 /// Time limit for a job that has just started to announce its process group.
 pub(crate) const PGID_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -206,6 +210,24 @@ pub(crate) async fn kill(
     let answer = run_on_machine(shared, job, Script::without_input(script), limit).await?;
     let by_account = SignalReport::new(KillReport::parse(&answer));
     merged(vec![Ok(by_user), Ok(by_account)])
+}
+
+/// Cancels the start of a job of this process. `None` if its command had just been sent: it can be
+/// signalled then.
+pub(crate) async fn cancel_start(shared: &Shared, job: &Job) -> Option<SignalReport> {
+    shared.registry().abandon(&job.id);
+    let status = job.wait_for(ABANDONED, |log| log.phase().has_started()).await;
+    let (confirmed_dead, unverified) = match status.phase {
+        Phase::Ended(Outcome::NotStarted(_)) => (true, None),
+        // The launch is in a step that it does not interrupt, such as a request for a terminal.
+        Phase::Queued | Phase::Starting => (false, Some(Unverified::NoReport)),
+        Phase::Running | Phase::Ended(_) => return None,
+    };
+    Some(SignalReport {
+        delivered_via: DeliveredVia::Nothing,
+        confirmed_dead,
+        unverified,
+    })
 }
 
 /// Waits until a job has announced its process group or has ended, at most for `patience`.

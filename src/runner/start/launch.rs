@@ -2,12 +2,35 @@
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
 use super::launch_attached::launch_attached;
 use super::launch_durable::launch_durable;
 use super::launch_fleet::launch_fleet;
 use super::reserve::Reservation;
-use crate::runner::state::Shared;
-use crate::runner::state::SpawnError;
+use crate::runner::state::{QueuedJob, Shared, SpawnError};
+
+/// Launches jobs that other processes have left in their queues.
+pub(crate) async fn launch_queued(shared: Arc<Shared>, mut queued: mpsc::Receiver<QueuedJob>) {
+    while let Some(job) = queued.recv().await {
+        let launching = {
+            let shared = Arc::clone(&shared);
+            async move {
+                let mut reservation = Reservation::of_queued(&shared, job);
+                let lacks_secrets =
+                    reservation.record.as_ref().is_some_and(|record| record.lacks_secrets());
+                if lacks_secrets {
+                    reservation.fail(&SpawnError::SecretsGone);
+                    shared.leave_queue(&reservation.job.id).await;
+                    return;
+                }
+                // The job has the error as its outcome.
+                drop(launch(shared, reservation).await);
+            }
+        };
+        shared.spawn_task(launching);
+    }
+}
 
 /// Launches a job and leaves it to a task that records it. Nothing is sent to a host once the start
 /// was abandoned.
@@ -15,6 +38,10 @@ pub(super) async fn launch(
     shared: Arc<Shared>,
     reservation: Reservation,
 ) -> Result<(), SpawnError> {
+    let mut reservation = reservation;
+    if !reservation.job.spec.turn.is_now() {
+        reservation.wait_for_turn().await?;
+    }
     if reservation.job.fleet.is_some() {
         launch_fleet(&shared, reservation).await
     } else if reservation.job.spec.durable {

@@ -9,6 +9,7 @@
 //! 2. *Register* (`register.rs`): the records thread stores that the job exists. With an
 //!    idempotency key the store also finds out whether another process used the key before; then
 //!    that job is the result.
+//!    A job that comes after others or is in a queue then waits for its turn (`wait_for_turn.rs`).
 //! 3. *Launch* (`launch.rs`): something runs on the host. An attached job gets a channel with its
 //!    command (`launch_attached.rs`, with `open_channel.rs` and `send_command.rs`), a durable one a
 //!    supervisor on its host (`launch_durable.rs`), and a fleet its roll-out (`launch_fleet.rs`).
@@ -42,5 +43,7 @@ mod register;
 mod reserve;
 mod send_command;
 mod spawn;
+mod wait_for_turn;
 
+pub(crate) use launch::launch_queued;
 pub(crate) use spawn::spawn;

@@ -28,7 +28,7 @@ pub(super) struct Reservation {
     /// Cancelled when the caller is gone or the job was signalled: the launch must stop.
     pub(super) abandoned: CancellationToken,
     /// The reason with which the job ends when this is dropped. None once the job has started.
-    why_not_started: Option<String>,
+    pub(super) why_not_started: Option<String>,
     /// The job's record, if jobs are stored, until the store or the recording task takes it.
     pub(super) record: Option<Record>,
     /// The answer of the store, from [`register`](Self::register) until it is awaited.
@@ -125,6 +125,10 @@ impl Drop for Reservation {
         {
             let is_visible = self.shared.registry().is_known(&self.job.id);
             storing.settle(&self.job, record, is_visible);
+            if !self.job.spec.turn.is_now() {
+                // Its caller was told that it would start.
+                self.shared.observer.note_end(&self.job);
+            }
         }
     }
 }

@@ -14,6 +14,9 @@ use super::send_command::EXEC_TIMEOUT;
 use crate::job::{ExecPlan, Job, Outcome, Phase};
 use crate::runner::state::{Order, Shared, SpawnError};
 
+/// Time in which a job that need not wait for its turn leaves its queue.
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+
 /// Starts a job. Implements [`Runner::spawn`](crate::runner::api::Runner::spawn).
 pub(crate) async fn spawn(
     shared: &Arc<Shared>,
@@ -74,6 +77,12 @@ async fn launch_in_task(
     shared.spawn_task(async move { drop(sender.send(launching.await)) });
     let mut launched = receiver.map(|result| result.unwrap_or(Err(SpawnError::ShuttingDown)));
 
+    let deadline = if is_queued(&job).await {
+        // Its turn may come in hours.
+        Instant::now()
+    } else {
+        deadline
+    };
     match timeout_at(deadline, &mut launched).await {
         Ok(result) => result?,
         Err(_) => {
@@ -93,17 +102,26 @@ async fn launch_in_task(
     Ok(job)
 }
 
+/// Whether a job must wait for its turn.
+async fn is_queued(job: &Job) -> bool {
+    if job.spec.turn.is_now() {
+        return false;
+    }
+    let status = job.wait_for(FIRST_LOOK, |log| *log.phase() != Phase::Queued).await;
+    status.phase == Phase::Queued
+}
+
 /// Waits until the server reports that the command runs, or time is up. An error only if the server
 /// refused.
 async fn wait_until_started(job: &Job, deadline: Instant) -> Result<(), SpawnError> {
     let timeout = deadline.saturating_duration_since(Instant::now()).min(EXEC_TIMEOUT);
-    let status = job.wait_for(timeout, |log| *log.phase() != Phase::Starting).await;
+    let status = job.wait_for(timeout, |log| log.phase().has_started()).await;
 
     match status.phase {
         Phase::Ended(Outcome::Refused) => {
             tracing::info!(host = job.spec.host, "exec refused");
             Err(SpawnError::ExecRefused(job.spec.host.clone()))
         }
-        Phase::Starting | Phase::Running | Phase::Ended(_) => Ok(()),
+        Phase::Queued | Phase::Starting | Phase::Running | Phase::Ended(_) => Ok(()),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::lookup::Tombstone;
 use crate::hosts::{BecomeError, PoolError};
-use crate::job::{FarEndError, Job, PlanError};
+use crate::job::{FarEndError, Job, JobId, PlanError};
 use crate::spool::StartError;
 use crate::ssh::{ChannelError, ConnectError};
 use crate::store::StoreError;
@@ -109,6 +109,17 @@ pub enum SpawnError {
     /// The start was cancelled, by a signal or because the caller went away.
     #[error("it was ended before it had started")]
     Abandoned,
+    /// A job after which it was to start has not succeeded.
+    #[error("it was to start after the success of {}, which {why}", .job.as_str())]
+    EarlierFailed {
+        /// The job.
+        job: JobId,
+        /// How it ended.
+        why: String,
+    },
+    /// The queues can't be used.
+    #[error("the queues can't be used: {0}")]
+    Queue(String),
     /// The runner is being shut down.
     #[error("the program is shutting down")]
     ShuttingDown,

@@ -181,10 +181,16 @@ impl Registry {
         }
     }
 
-    /// Registers a job whose process has ended.
-    pub(crate) fn adopt(&mut self, job: Arc<Job>, key: Option<Key>, machine: Option<MachineId>) {
+    /// Registers a job whose process has ended. The returned token cancels the start of a job that was
+    /// queued.
+    pub(crate) fn adopt(
+        &mut self,
+        job: Arc<Job>,
+        key: Option<Key>,
+        machine: Option<MachineId>,
+    ) -> CancellationToken {
         let id = job.id.clone();
-        self.insert(job, key);
+        let abandon = self.insert(job, key);
         self.mark_visible(&id);
         if let Some(entry) = self.jobs.get_mut(&id) {
             entry.is_stored = true;
@@ -193,6 +199,7 @@ impl Registry {
                 machine,
             });
         }
+        abandon
     }
 
     pub(crate) fn stdin(&self, id: &JobId) -> Option<Arc<Stdin>> {

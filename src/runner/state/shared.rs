@@ -1,5 +1,6 @@
 //! State shared by the runner's tasks.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::{mpsc, oneshot};
@@ -10,14 +11,16 @@ use super::followers::Followers;
 use super::foreign_jobs::ForeignJobs;
 use super::limits::Limits;
 use super::meter::Growth;
+use super::queues::{QueueRule, Queues};
 use super::registry::Registry;
 use super::screens::Screens;
 use super::secret_reader::SecretReader;
 use super::stdin::Stdin;
 use crate::hosts::{HostRef, Hosts, Link};
-use crate::job::Job;
+use crate::job::{Job, JobId};
 use crate::lock::{Guard, lock};
 use crate::runner::storing::Storing;
+use crate::store::{Record, SharedValue};
 
 /// State shared by the runner's tasks.
 pub(crate) struct Shared {
@@ -40,11 +43,17 @@ pub(crate) struct Shared {
     pub(crate) secrets: Arc<dyn SecretReader>,
     /// Hears of the jobs that are recorded here.
     pub(crate) observer: Box<dyn Observer>,
+    /// Jobs in queues.
+    pub(crate) queues: SharedValue<Queues>,
+    /// Rules of queues, by name.
+    pub(crate) queue_rules: BTreeMap<String, QueueRule>,
     pub(crate) stopping: CancellationToken,
     pub(crate) growth: Arc<Growth>,
     pub(crate) became_heavy: mpsc::Sender<HostRef>,
     /// Queue of fleets to start or resume.
     pub(crate) fleets: mpsc::Sender<FleetToRun>,
+    /// Queue of adopted jobs that wait for their turn.
+    pub(crate) queued: mpsc::Sender<QueuedJob>,
     /// The runner's tasks. They end with the runner.
     pub(crate) tasks: Weak<Mutex<JoinSet<()>>>,
 }
@@ -68,15 +77,42 @@ pub(crate) struct FleetToRun {
     pub(crate) is_running: oneshot::Sender<()>,
 }
 
+/// A durable job that another process has left in its queue.
+pub(crate) struct QueuedJob {
+    pub(crate) job: Arc<Job>,
+    pub(crate) record: Record,
+    /// Cancelled when the job is signalled.
+    pub(crate) abandoned: CancellationToken,
+}
+
 impl Shared {
     pub(crate) fn registry(&self) -> Guard<'_, Registry> {
         lock(&self.registry)
     }
 
     /// Notes that a job has ended.
-    pub(crate) fn finish(&self, job: &Job) {
+    pub(crate) fn finish(self: &Arc<Self>, job: &Job) {
         self.registry().finish(&job.id);
         self.observer.note_end(job);
+        if job.spec.turn.queue.is_some() {
+            let (shared, id) = (Arc::clone(self), job.id.clone());
+            self.spawn_task(async move { shared.leave_queue(&id).await });
+        }
+    }
+
+    /// Takes a job that has ended out of its queue.
+    pub(crate) async fn leave_queue(&self, job: &JobId) {
+        let id = job.clone();
+        let left = self.queues.change(move |queues| queues.leave(&id)).await;
+        if let Err(error) = left {
+            // The jobs behind it notice that it has ended, too.
+            tracing::debug!(%job, %error, "an ended job can't be taken out of its queue");
+        }
+    }
+
+    /// The rule of a queue.
+    pub(crate) fn queue_rule(&self, queue: &str) -> QueueRule {
+        self.queue_rules.get(queue).copied().unwrap_or_default()
     }
 
     /// Notes that a job is running and recorded here, with its stdin. `link` is the connection over which

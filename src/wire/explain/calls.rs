@@ -66,6 +66,15 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         SpawnError::SecretsGone => {
             Error::new(Code::JobEnded, message, "run it again on these hosts")
         }
+        SpawnError::EarlierFailed { .. } => Error::new(
+            Code::JobEnded,
+            message,
+            either(
+                "use after to start it whatever the outcome",
+                "use --after to start it whatever the outcome",
+            ),
+        ),
+        SpawnError::Queue(_) => unstored(message),
         SpawnError::Abandoned => Error::new(
             Code::JobEnded,
             message,

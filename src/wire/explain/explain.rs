@@ -158,6 +158,10 @@ fn spec(error: &SpecError) -> Error {
         }
         SpecError::TwoValues(_) => "use one of them",
         SpecError::Mark => "omit it",
+        SpecError::QueueName(_) => "use a name such as deploy",
+        SpecError::Earlier(_) => {
+            "wait for fewer jobs; a job that waits for them can stand for many"
+        }
         SpecError::Nul(_) => "take the NUL out",
         SpecError::Become(BadBecome::Method(_)) => "omit it for sudo",
         SpecError::Become(_) => "use the name of a user of the host, such as root",

@@ -114,6 +114,16 @@ pub struct CommandRequest {
     /// Targets to notify of its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<String>,
+    /// Wait for the end of these jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// Wait for their success.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after_ok: Vec<String>,
+    /// Wait in this queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub queue: Option<String>,
     /// Why, for approvers.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -211,6 +221,15 @@ impl CommandRequest {
         }
         for receiver in receivers(&self.notify, &jobs.config().notify)? {
             command = command.notify(receiver);
+        }
+        for job in &self.after {
+            command = command.after(job);
+        }
+        for job in &self.after_ok {
+            command = command.after_success(job);
+        }
+        if let Some(queue) = self.queue {
+            command = command.queue(queue);
         }
         if let Some(reason) = self.reason {
             command = command.reason(reason);

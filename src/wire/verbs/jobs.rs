@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::processes::{DetailArg, ProcessList};
+use super::spawn::waits_for;
 use crate::jobs::{
     Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
 };
@@ -204,6 +205,7 @@ impl Service {
         if !request.cached || request.examine_input {
             self.note_awaiting_input(&mut jobs).await;
         }
+        self.note_reasons(&mut jobs).await;
         Ok(JobsReply {
             jobs,
             total,
@@ -226,6 +228,16 @@ impl Service {
         let asking = futures_util::future::join_all(questions);
         // A host that does not answer must not hold up the list.
         drop(tokio::time::timeout(ASK_TIME, asking).await);
+    }
+
+    /// Notes what the newest queued jobs wait for.
+    pub(super) async fn note_reasons(&self, entries: &mut [JobEntry]) {
+        let queued = entries.iter_mut().filter(|entry| entry.standing.state == JobState::Queued);
+        for entry in queued.take(MOST_ASKED) {
+            if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
+                entry.standing.reason = waits_for(&job).await;
+            }
+        }
     }
 
     /// The members of a fleet, including those that have not been started.

@@ -21,6 +21,7 @@ impl Service {
             if !request.cached {
                 self.note_awaiting_input(&mut entries).await;
             }
+            self.note_reasons(&mut entries).await;
             entries.retain(|entry| request.selects(entry));
             return Ok(JobsReply::of(entries, clamps));
         }

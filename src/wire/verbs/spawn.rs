@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::CommandRequest;
-use crate::jobs::{Stdin, timestamp_of};
+use crate::jobs::{Job, Phase, Stdin, timestamp_of};
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
 use crate::wire::{JobState, Service};
@@ -17,8 +17,12 @@ pub struct SpawnReply {
     pub job_id: String,
     /// The host it runs on.
     pub host: String,
-    /// running, starting if the host is slow, or a final state if the command was quick.
+    /// running, queued, starting if the host is slow, or a final state if the command was quick.
     pub state: JobState,
+    /// What a queued job waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub reason: Option<String>,
     /// Time of the start, in milliseconds since the Unix epoch.
     pub started_at: u64,
     /// Whether it outlives this server and the connection.
@@ -28,6 +32,14 @@ pub struct SpawnReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unstored: Option<String>,
+}
+
+/// What a queued job waits for, in words. `None` if it is not queued.
+pub(super) async fn waits_for(job: &Job) -> Option<String> {
+    if job.status().phase != Phase::Queued {
+        return None;
+    }
+    job.waits_for().await.map(|waits_for| waits_for.to_string())
 }
 
 impl Service {
@@ -48,6 +60,7 @@ impl Service {
             job_id: job.id().to_owned(),
             host: job.host().to_owned(),
             state: JobState::of(&status.phase),
+            reason: waits_for(&job).await,
             started_at: timestamp_of(status.started_at),
             durable: job.is_durable(),
             unstored: status.unstored,

@@ -140,7 +140,8 @@ impl Service {
                 ..entry
             }
         };
-        let entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
+        let mut entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
+        self.note_reasons(&mut entries).await;
         // Counted from the entries, so that the number agrees with the states in this reply.
         let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
         let wanted = if request.mode == WaitMode::All {

@@ -208,7 +208,7 @@ fn standing(entry: &JobEntry) -> String {
 
 fn colour(entry: &JobEntry) -> Option<u8> {
     match (entry.standing.state, entry.standing.exit_status) {
-        (JobState::Running | JobState::Starting, _) => Some(GREEN),
+        (JobState::Running | JobState::Starting | JobState::Queued, _) => Some(GREEN),
         (JobState::Exited, Some(0)) => None,
         _ => Some(RED),
     }

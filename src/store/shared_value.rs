@@ -7,10 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::task::spawn_blocking;
 
-use crate::store::{MemoryText, SharedText, Store, StoreError};
+use super::error::StoreError;
+use super::local_text::MemoryText;
+use super::shared_text::SharedText;
+use super::store::Store;
 
 /// A value that all processes with the same store share, as JSON. A cheap handle.
-pub(super) struct SharedValue<T> {
+pub struct SharedValue<T> {
     shared: Arc<Shared>,
     value: PhantomData<fn() -> T>,
 }
@@ -26,7 +29,7 @@ struct Shared {
 
 /// Why a shared value can't be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SharedValueError {
+pub enum SharedValueError {
     /// It can't be read or stored.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -55,10 +58,7 @@ where
     T: Clone + Default + PartialEq + Serialize + DeserializeOwned + 'static,
 {
     /// The value with a name, such as `approvals`.
-    pub(super) fn new(
-        name: &'static str,
-        store: Option<Result<Arc<dyn Store>, StoreError>>,
-    ) -> Self {
+    pub fn new(name: &'static str, store: Option<Result<Arc<dyn Store>, StoreError>>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 name,
@@ -70,7 +70,10 @@ where
     }
 
     /// The value as it is now.
-    pub(super) async fn read(&self) -> Result<T, SharedValueError>
+    ///
+    /// # Errors
+    /// If it can't be read.
+    pub async fn read(&self) -> Result<T, SharedValueError>
     where
         T: Send,
     {
@@ -79,7 +82,10 @@ where
 
     /// Changes the value. Of two changes at once, the second one is made to the value that the first has
     /// left, so `change` may run again.
-    pub(super) async fn change<R: Send + 'static>(
+    ///
+    /// # Errors
+    /// If it can't be read or stored.
+    pub async fn change<R: Send + 'static>(
         &self,
         change: impl Fn(&mut T) -> R + Send + 'static,
     ) -> Result<R, SharedValueError> {

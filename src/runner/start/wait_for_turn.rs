@@ -1,0 +1,56 @@
+//! Between steps 2 and 3, for a job that comes after others or is in a queue: it waits for its turn.
+
+use std::sync::Arc;
+
+use super::reserve::Reservation;
+use crate::runner::state::{QueuedJob, Shared, SpawnError, chain};
+use crate::runner::turn::take_turn;
+
+impl Reservation {
+    /// The reservation of a job that another process has left in its queue.
+    pub(super) fn of_queued(shared: &Arc<Shared>, queued: QueuedJob) -> Self {
+        let QueuedJob {
+            job,
+            record,
+            abandoned,
+        } = queued;
+        Self {
+            shared: Arc::clone(shared),
+            job,
+            abandoned,
+            why_not_started: Some(chain(&SpawnError::ShuttingDown)),
+            record: Some(record),
+            registration: None,
+        }
+    }
+
+    /// Waits until it is the job's turn. If the program ends meanwhile, a durable job keeps its record and
+    /// its place, for the process that adopts it.
+    ///
+    /// # Errors
+    /// Why the job is not started.
+    pub(super) async fn wait_for_turn(&mut self) -> Result<(), SpawnError> {
+        // First: with the record other processes can find the job while it waits.
+        if let Err(error) = self.wait_until_registered().await {
+            let error = SpawnError::Unstored(error.to_string());
+            self.fail(&error);
+            return Err(error);
+        }
+        // Others must be able to find and cancel it, although its caller may be waiting.
+        self.shared.registry().mark_visible(&self.job.id);
+        match take_turn(&self.shared, &self.job, &self.abandoned).await {
+            Ok(()) => {
+                self.job.admit();
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, SpawnError::ShuttingDown) && self.job.spec.durable {
+                    // Without a record, dropping this leaves the stored one as it is.
+                    self.record = None;
+                }
+                self.fail(&error);
+                Err(error)
+            }
+        }
+    }
+}

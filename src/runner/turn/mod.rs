@@ -1,0 +1,19 @@
+//! The order of jobs: each waits for others, and for its place in a queue.
+//!
+//! # Theory of operation
+//!
+//! A job with a [`Turn`](crate::job::Turn) is registered, and its launch waits here. First the jobs
+//! after which it comes must have ended. Then it joins its queue: a list of jobs that all processes with
+//! the same store share ([`Queues`](crate::runner::state::Queues)), oldest first. A job may start when fewer jobs are ahead of it than
+//! its queue runs at a time. It stays in the list until it ends, so that the list needs no other state.
+//!
+//! The process that records a job takes it off the list. If that process was killed, the ones that wait
+//! notice it: they look at the jobs ahead of theirs.
+//!
+//! A durable job that waits keeps its record and its place when its process ends. The next process that
+//! serves adopts it and launches it again.
+
+mod wait_for_turn;
+
+pub use wait_for_turn::WaitsFor;
+pub(crate) use wait_for_turn::{take_turn, waits_for};
