@@ -53,7 +53,7 @@ test-page:  ## Drive the live page in Chromium, which is installed if it is miss
 
 # Tests of one server that hold for three replicas behind a proxy, too. Excluded: tests of one process (its
 # memory, metrics, file of tokens, limits of failed logins, end and restart).
-WITH_REPLICAS = http:: files_http:: questions:: attach:: forwards:: fleets::callers http_attacks::a_body \
+WITH_REPLICAS = order::jobs_of_a_queue order::a_job_starts http:: files_http:: questions:: attach:: forwards:: fleets::callers http_attacks::a_body \
 	--skip a_pipe_in_place --skip that_survives_a_restart --skip a_closed_response --skip continues_at_another_server \
 	--skip a_server_that --skip failed_logins --skip through_a_restart --skip a_killed_server --skip attaches_through_a_server
 

@@ -452,6 +452,11 @@ fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>>) -> Servi
 fn send_notifications(service: &Service) {
     let jobs = service.library();
     let webhooks = Webhooks::new(jobs.config().notify.clone());
+    let webhooks = if jobs.peers().is_some() {
+        webhooks.of_cluster()
+    } else {
+        webhooks
+    };
     jobs.notifier().send_with(Arc::new(webhooks));
 }
 

@@ -96,8 +96,9 @@ impl Hook {
         self.received.recv_timeout(PATIENCE).expect("a notification in time")
     }
 
+    /// Waits longer than a server between two looks for a prompt.
     fn gets_nothing_more(&self) -> bool {
-        self.received.recv_timeout(Duration::from_millis(300)).is_err()
+        self.received.recv_timeout(Duration::from_millis(2500)).is_err()
     }
 }
 
@@ -165,7 +166,7 @@ async fn a_command_gets_the_notification_on_its_stdin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_recognizes_us_by_a_signature_and_copies_by_their_id() {
+async fn a_retry_has_the_same_id_and_a_valid_signature() {
     let sshd = Sshd::start().await;
     let hook = Hook::start(&["500 Internal Server Error"]);
     let key = [7; 32];
@@ -227,7 +228,7 @@ async fn a_notification_survives_a_restart_of_the_server() {
     let failed = spawn("exit 1", "deploy");
     eventually("an attempt has failed", async || {
         let listed = told(&sshjobs(&sshd, &["jobs", "--notify", "--json"]));
-        listed.contains("\"attempts\":1") && listed.contains("last_error")
+        listed.contains("last_error")
     })
     .await;
     server.stop().await;
@@ -241,7 +242,7 @@ async fn a_notification_survives_a_restart_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn private_addresses_and_redirects_are_not_followed() {
+async fn a_private_address_is_not_called_and_a_redirect_is_not_followed() {
     let sshd = Sshd::start().await;
     let inner = Hook::start(&[]);
     let location: &'static str = Box::leak(
@@ -312,7 +313,7 @@ fn server_with_rule(sshd: &Sshd, hook: &Hook, rule: &str) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prompt_is_told_once_with_a_link_to_the_job() {
+async fn a_prompt_notifies_once_with_a_link_to_the_job() {
     let sshd = Sshd::start().await;
     let hook = Hook::start(&[]);
     let server = server_with_rule(&sshd, &hook, "on = [\"prompt\"]");
@@ -339,7 +340,7 @@ async fn a_prompt_is_told_once_with_a_link_to_the_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silence_is_told_once_until_there_is_output_again() {
+async fn a_silence_notifies_once_until_there_is_output_again() {
     let sshd = Sshd::start().await;
     let hook = Hook::start(&[]);
     let server = server_with_rule(&sshd, &hook, "on = [\"silence\"]\nsilence_s = 1");
@@ -362,7 +363,7 @@ async fn a_silence_is_told_once_until_there_is_output_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_matching_line_is_told_also_of_a_job_that_ends_at_once() {
+async fn a_matching_line_notifies_also_of_a_job_that_ends_at_once() {
     let sshd = Sshd::start().await;
     let hook = Hook::start(&[]);
     let rule = "on = [\"match\"]\npattern = \"^error: \"\nlabels = [\"build\"]";
@@ -389,7 +390,7 @@ async fn a_matching_line_is_told_also_of_a_job_that_ends_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_line_that_was_printed_while_the_server_was_down_is_told_later() {
+async fn a_line_that_was_printed_while_the_server_was_down_notifies_later() {
     let sshd = Sshd::start().await;
     let hook = Hook::start(&[]);
     let rule = "on = [\"match\"]\npattern = \"^ready\"";
@@ -406,4 +407,61 @@ async fn a_line_that_was_printed_while_the_server_was_down_is_told_later() {
     assert_eq!(hook.next().json()["text"], "ready");
     let job = job["job_id"].as_str().unwrap();
     told(&sshjobs(&sshd, &["signal", job, "KILL"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_lost_with_its_server_notifies() {
+    let sshd = Sshd::start().await;
+    let hook = Hook::start(&[]);
+    let server = server_with_rule(&sshd, &hook, "on = [\"failure\"]");
+    let caller = server.caller(&sshd, "ci", &[]);
+    let job = caller.ok(
+        "spawn",
+        json!({"host": HOST, "command": "echo x; sleep 60"}),
+    );
+    // With SIGKILL.
+    drop(server);
+
+    let _server = server_with_rule(&sshd, &hook, "on = [\"failure\"]");
+
+    let body = hook.next().json();
+    assert_eq!(body["job"]["job_id"], job["job_id"]);
+    assert_eq!(
+        (&body["job"]["state"], &body["job"]["has_failed"]),
+        (&json!("lost"), &json!(true))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_has_succeeded_when_it_exits_and_its_output_is_not_shown() {
+    let sshd = Sshd::start().await;
+    let run = |command: &str| sshjobs(&sshd, &["run", "--notify", command, HOST, "--", "true"]);
+
+    // The child keeps the descriptors of the command open.
+    assert!(run("sleep 5 & exit 0").status.success());
+    let failed = run("echo secret-word >&2; exit 7");
+
+    let words = String::from_utf8_lossy(&failed.stderr);
+    assert!(words.contains("exit code 7"), "{words}");
+    let listed = told(&sshjobs(&sshd, &["jobs", "--notify"]));
+    assert!(
+        listed.contains("delivered") && listed.contains("exit code 7"),
+        "{listed}"
+    );
+    assert!(
+        !listed.contains("secret-word") && !words.contains("secret-word"),
+        "{listed}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mistyped_name_starts_nothing() {
+    let sshd = Sshd::start().await;
+
+    let output = sshjobs(&sshd, &["run", "--notify", "opz", HOST, "--", "true"]);
+
+    assert_eq!(output.status.code(), Some(2));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("no target has this name"), "{words}");
+    assert_eq!(told(&sshjobs(&sshd, &["jobs", "--json"])), "");
 }

@@ -24,7 +24,7 @@ use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::job::{self, Become, Caller, Draft, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
 use crate::policy::{Case, Role, Template, Verb};
-use crate::runner::{Runner, Stats};
+use crate::runner::{Runner, Stats, Surroundings};
 use crate::ssh::{HostConfig, Prompter, Resolver};
 use crate::store::{HostPlace, Peers, SharedValue, Store, StoreError};
 
@@ -130,12 +130,15 @@ impl Jobs {
         };
         let shared = store.clone();
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
+        let surroundings = Surroundings {
+            secrets: Arc::clone(&secrets) as _,
+            observer: Box::new(observer),
+        };
         let runner = Runner::new(
             Arc::clone(&hosts),
             config.limits,
             store,
-            Arc::clone(&secrets) as _,
-            Box::new(observer),
+            surroundings,
             config.queues.clone(),
         );
         let judge = Judge::new(

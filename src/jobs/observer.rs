@@ -1,10 +1,10 @@
-//! Passes what happens to jobs to the audit log and to notifications.
+//! The observer of the runner.
 
 use std::sync::Arc;
 
 use super::judge::Auditor;
 use super::notify::Notifier;
-use crate::job::Job;
+use crate::job::{Job, Outcome};
 use crate::runner::Observer;
 
 /// Passes what happens to jobs to the audit log and to notifications.
@@ -18,8 +18,8 @@ impl Observer for JobObserver {
         self.notifier.note_begin(job);
     }
 
-    fn note_end(&self, job: &Job) {
+    fn note_end(&self, job: &Job, outcome: &Outcome) {
         self.auditor.note_end(job);
-        self.notifier.note_end(job);
+        self.notifier.note_end(job, outcome);
     }
 }

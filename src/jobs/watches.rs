@@ -10,7 +10,7 @@ use super::jobs::Jobs;
 use super::notify::{ChosenBy, Notifier, NotifyOn, NotifyRule};
 use crate::job::{Caller, CursorMove, CursorName, Log};
 use crate::jobs::{Job, LineNo, PageQuery, Selection, Stream, Wait};
-use crate::notify::{Occasion, Receiver};
+use crate::notify::{Occasion, Receiver, shortened};
 use crate::store::StoreError;
 
 /// One rule's watch of one job.
@@ -25,7 +25,7 @@ struct Watch {
 const PROMPT_LOOK: Duration = Duration::from_secs(2);
 /// Time after a matching line in which no other line is looked for.
 const MATCH_PAUSE: Duration = Duration::from_secs(60);
-/// Longer than any job.
+/// Practically unlimited.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Owner of the cursors up to which lines were matched. No token can have this name.
 const CURSOR_OWNER: &str = "sshjobs (notifications)";
@@ -81,16 +81,18 @@ impl Watch {
 
     /// Notifies of each prompt once.
     async fn for_prompts(self) {
-        let mut notified_at = None;
+        let mut notified_bytes = None;
         while !self.job.job.over_within(PROMPT_LOOK).await {
             let total_bytes = self.job.job.status().total_bytes;
-            if notified_at == Some(total_bytes) || !self.job.awaits_input(Selection::Both).await {
+            if notified_bytes == Some(total_bytes) || !self.job.awaits_input(Selection::Both).await
+            {
                 continue;
             }
             let unfinished =
                 self.job.job.read_log(|log| log.silent_partial(Selection::Both, Duration::ZERO));
             if let Some(text) = unfinished {
-                notified_at = Some(total_bytes);
+                notified_bytes = Some(total_bytes);
+                let text = shortened(&text);
                 self.notify(Occasion::Prompt { text });
             }
         }
@@ -129,7 +131,7 @@ impl Watch {
         let runner = self.job.runner();
         let name = CursorName {
             caller: Caller::new(CURSOR_OWNER),
-            reader: pattern.as_str().to_owned(),
+            reader: format!("{} {}", self.targets.join(","), pattern.as_str()),
         };
         // A line that was printed while no process watched is found, too.
         let mut cursor = runner.cursor(&self.job.job, &name).await?;
@@ -148,9 +150,10 @@ impl Watch {
             if let Some(line) = tail.page.lines.into_iter().next() {
                 self.notify(Occasion::Matched {
                     line_no: line.line_no.value(),
-                    text: line.text,
+                    text: shortened(&line.text),
                 });
                 self.job.job.over_within(MATCH_PAUSE).await;
+                // Lines of the pause are not matched.
                 cursor = cursor.max(self.newest_line());
             }
             // After the notification: of a process that ends meanwhile, the next one notifies again.
@@ -158,7 +161,10 @@ impl Watch {
                 from: None,
                 to: cursor,
             };
-            runner.move_cursor(&self.job.job, &name, step).await?;
+            if let Err(error) = runner.move_cursor(&self.job.job, &name, step).await {
+                // Only the next process needs it. It may notify again, with the same id.
+                tracing::debug!(job = self.job.id(), %error, "a cursor can't be stored");
+            }
             if self.job.is_over() && cursor >= self.newest_line() {
                 return Ok(());
             }

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::receiver::Receiver;
 
 /// What has happened to a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,23 @@ pub enum Occasion {
     },
 }
 
+/// Most characters of one text in a message.
+const MOST_SHOWN: usize = 300;
+
+/// A text for a message: shortened, on one line, and without characters that could reorder it.
+pub fn shortened(text: &str) -> String {
+    let is_harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let harmless = text.chars().map(|c| if is_harmful(c) { ' ' } else { c });
+    let mut short: String = harmless.take(MOST_SHOWN).collect();
+    if text.chars().nth(MOST_SHOWN).is_some() {
+        short.push('…');
+    }
+    short
+}
+
 impl Occasion {
     /// Its name in messages.
     pub fn name(&self) -> &'static str {
@@ -46,6 +66,9 @@ impl Occasion {
 pub struct JobFacts {
     /// Its id.
     pub job_id: String,
+    /// The fleet of which it is a member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fleet_id: Option<String>,
     /// Its host.
     pub host: String,
     /// Its owner.
@@ -92,6 +115,19 @@ pub struct Message {
 }
 
 impl Message {
+    /// The id for one receiver, the same whichever process makes it: `msg_` and 32 hex digits.
+    pub fn id_for(&self, receiver: &Receiver) -> String {
+        let lines = match self.occasion {
+            // A second silence has other output before it.
+            Occasion::Silent { .. } => self.job.total_lines,
+            Occasion::Ended | Occasion::Prompt { .. } | Occasion::Matched { .. } => 0,
+        };
+        let content = json!([self.job.job_id, self.occasion, lines, receiver]);
+        let hash = Sha256::digest(content.to_string());
+        let digits: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("msg_{digits}")
+    }
+
     /// The body as JSON, with the id by which a receiver recognizes a second copy.
     pub fn to_json(&self, id: &str) -> Value {
         let mut body = json!(self);
@@ -132,15 +168,17 @@ impl Message {
         let name = format!("*{}* on {}", escaped(&job.job_id), escaped(&job.host));
         let what = match &self.occasion {
             Occasion::Ended => escaped(&job.outcome),
-            Occasion::Prompt { text } => format!("waits for input: {}", escaped(text)),
+            Occasion::Prompt { text } => format!("waits for input: {}", code(text)),
             Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
-            Occasion::Matched { line_no, text } => format!("line {line_no}: {}", escaped(text)),
+            Occasion::Matched { line_no, text } => format!("line {line_no}: {}", code(text)),
         };
-        format!(
-            "{name}: {what} (`{}`)",
-            escaped(&job.command).replace('`', "'")
-        )
+        format!("{name}: {what} ({})", code(&job.command))
     }
+}
+
+/// Text in a code span, in which neither Slack nor Mattermost reads markup.
+fn code(text: &str) -> String {
+    format!("`{}`", escaped(text).replace('`', "'"))
 }
 
 /// Text that Slack must not read as markup, a mention or a link.

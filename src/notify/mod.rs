@@ -5,9 +5,9 @@
 //!
 //! An [`Occasion`] of a job, such as its end, becomes one [`Delivery`] for each target, with the
 //! [`Message`] as it is at that moment. The [`Outbox`] is a list that all processes with the same store
-//! share. A delivery is in it before anything is sent, so a process that dies loses none. Whoever sends
-//! claims a delivery for a while first; if it dies, another process claims it again, with the same id.
-//! So each message arrives at least once, and a receiver recognizes a second copy by its id. A delivery
+//! share. The process that sends a delivery claims it for a minute first; if that process dies, another one
+//! claims it again. The id of a message follows from its content, so that a receiver recognizes a second
+//! copy, and two processes that notice the same thing add one delivery. A delivery
 //! that fails is tried again with growing pauses, and given up after a day.
 
 mod delivery;
@@ -17,7 +17,7 @@ mod receiver;
 mod signature;
 
 pub use delivery::{Attempt, Delivery, DeliveryState};
-pub use message::{JobFacts, Message, Occasion};
+pub use message::{JobFacts, Message, Occasion, shortened};
 pub use outbox::{GIVEN_UP_AFTER, Outbox};
-pub use receiver::Receiver;
+pub use receiver::{Receiver, check_url};
 pub use signature::{BadSigningKey, SigningKey};

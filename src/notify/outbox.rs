@@ -7,7 +7,7 @@ use super::receiver::Receiver;
 
 /// Deliveries of all processes with the same store, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Outbox {
     deliveries: Vec<Delivery>,
     /// Number of deliveries for which there was no room.
@@ -24,8 +24,13 @@ const FIRST_PAUSE: u64 = 5 * 1000;
 const LONGEST_PAUSE: u64 = 3600 * 1000;
 /// Time for which a delivery is listed after it is over.
 const LISTED: u64 = 24 * 3600 * 1000;
-/// Maximum deliveries, and of those that are over. The list is one message in NATS, of 256 KiB at least.
-const MOST: usize = 200;
+/// Maximum deliveries that wait. The list is one message in NATS, of 1 MiB by default.
+const MOST: usize = 150;
+/// Maximum deliveries that wait for one receiver.
+const MOST_OF_RECEIVER: usize = 75;
+/// Maximum attempts for one receiver at the same time.
+const MOST_CLAIMS_OF_RECEIVER: usize = 2;
+/// Maximum deliveries that are listed after they are over.
 const MOST_OVER: usize = 50;
 
 impl Outbox {
@@ -39,10 +44,16 @@ impl Outbox {
         self.dropped
     }
 
-    /// Adds a delivery, which is due now. Returns false, and counts it, if too many wait.
+    /// Adds a delivery, which is due now, unless it is there already. Returns false, and counts it, if too
+    /// many wait in all or for its receiver.
     pub fn add(&mut self, delivery: Delivery, now: u64) -> bool {
         self.clean_up(now);
-        if self.deliveries.len() >= MOST {
+        if self.deliveries.iter().any(|known| known.id == delivery.id) {
+            return true;
+        }
+        let unfinished = || self.deliveries.iter().filter(|known| !known.state.is_final());
+        let of_receiver = unfinished().filter(|known| known.receiver == delivery.receiver).count();
+        if unfinished().count() >= MOST || of_receiver >= MOST_OF_RECEIVER {
             self.dropped += 1;
             return false;
         }
@@ -50,17 +61,36 @@ impl Outbox {
         true
     }
 
-    /// Claims the oldest delivery that is due and whose receiver the process knows, for a minute. Gives up
-    /// those that are too old.
+    /// Claims the delivery that has been due for longest and whose receiver the process knows, for a minute.
+    /// A receiver gets two at a time, so that one that hangs does not stop the others. Gives up those that
+    /// are too old.
     pub fn claim(&mut self, now: u64, is_known: impl Fn(&Receiver) -> bool) -> Option<Delivery> {
         self.clean_up(now);
-        let due = self.deliveries.iter_mut().find(|delivery| {
-            let is_due = delivery.state.claimable_at().is_some_and(|at| at <= now);
-            is_due && is_known(&delivery.receiver)
-        })?;
+        let position = self.first_due(now, is_known)?;
+        let due = &mut self.deliveries[position];
         due.attempts += 1;
         due.state = DeliveryState::Claimed(now + CLAIM);
         Some(due.clone())
+    }
+
+    /// The position of the delivery that has been due for longest.
+    fn first_due(&self, now: u64, is_known: impl Fn(&Receiver) -> bool) -> Option<usize> {
+        let due = self.deliveries.iter().enumerate().filter_map(|(position, delivery)| {
+            let at = delivery.state.claimable_at().filter(|at| *at <= now)?;
+            let is_possible = is_known(&delivery.receiver)
+                && self.claims_of(&delivery.receiver, now) < MOST_CLAIMS_OF_RECEIVER;
+            is_possible.then_some((at, position))
+        });
+        due.min().map(|(_, position)| position)
+    }
+
+    /// The number of deliveries to a receiver that are being sent.
+    fn claims_of(&self, receiver: &Receiver, now: u64) -> usize {
+        let is_claim = |delivery: &&Delivery| {
+            let is_claimed = matches!(delivery.state, DeliveryState::Claimed(until) if until > now);
+            is_claimed && delivery.receiver == *receiver
+        };
+        self.deliveries.iter().filter(is_claim).count()
     }
 
     /// Notes how an attempt ended. Does nothing if another process has tried again meanwhile.
@@ -171,6 +201,34 @@ mod tests {
     }
 
     #[test]
+    fn a_receiver_that_hangs_does_not_stop_the_others() {
+        let mut outbox = Outbox::default();
+        for id in ["a", "b", "c"] {
+            assert!(outbox.add(delivery(id, 0), 0));
+        }
+        let other = Delivery {
+            receiver: Receiver::Target("other".to_owned()),
+            ..delivery("other", 1)
+        };
+        assert!(outbox.add(other, 1));
+
+        let claimed: Vec<String> = std::iter::from_fn(|| outbox.claim(1, is_any))
+            .map(|claimed| claimed.id)
+            .collect();
+
+        assert_eq!(claimed, ["a", "b", "other"]);
+    }
+
+    #[test]
+    fn the_same_message_is_added_once() {
+        let mut outbox = outbox(0);
+
+        assert!(outbox.add(delivery("a", 5), 5));
+
+        assert_eq!(outbox.deliveries().len(), 1);
+    }
+
+    #[test]
     fn pauses_grow_until_a_delivery_is_given_up_after_a_day() {
         let mut outbox = outbox(0);
         let mut now = 0;
@@ -211,18 +269,23 @@ mod tests {
     #[test]
     fn too_many_are_counted_and_finished_ones_make_room() {
         let mut outbox = Outbox::default();
-        for number in 0..MOST {
+        for number in 0..MOST_OF_RECEIVER {
             assert!(outbox.add(delivery(&number.to_string(), 0), 0));
         }
         assert!(!outbox.add(delivery("more", 0), 0));
         assert_eq!(outbox.dropped(), 1);
+        let other = Delivery {
+            receiver: Receiver::Target("other".to_owned()),
+            ..delivery("other", 0)
+        };
+        assert!(outbox.add(other, 0));
 
-        for _ in 0..MOST {
+        for _ in 0..=MOST_OF_RECEIVER {
             let claimed = outbox.claim(0, is_any).unwrap();
             outbox.finish(&claimed, Attempt::Accepted, 0);
         }
 
         assert_eq!(outbox.deliveries().len(), MOST_OVER);
-        assert_eq!(outbox.deliveries()[0].id, (MOST - MOST_OVER).to_string());
+        assert!(outbox.add(delivery("more", 0), 0));
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 /// Whom a notification is for. What it is was decided when the job was started, by the process that
 /// has checked the caller: a process with another configuration must not take a name for a command.
@@ -18,13 +19,24 @@ pub enum Receiver {
 }
 
 impl Receiver {
-    /// A URL or a command that a person has named.
-    pub fn named_by_a_person(text: &str) -> Self {
-        if text.starts_with("https://") || text.starts_with("http://") {
-            Self::Url(text.to_owned())
-        } else {
-            Self::Command(text.to_owned())
+    /// A URL or a command that a person has named. A command has a space or a slash; a word without them
+    /// is more likely a mistyped name.
+    ///
+    /// # Errors
+    /// Why it is neither, in words.
+    pub fn named_by_a_person(text: &str) -> Result<Self, &'static str> {
+        if text.chars().any(char::is_control) {
+            return Err("it contains control characters");
         }
+        let has_scheme =
+            text.split([' ', '\'', '"']).next().is_some_and(|word| word.contains(":/"));
+        if has_scheme {
+            return check_url(text).map(|()| Self::Url(text.to_owned()));
+        }
+        if text.trim().contains([' ', '/']) {
+            return Ok(Self::Command(text.to_owned()));
+        }
+        Err("no target has this name; a command needs a space or a slash, as ./notify has")
     }
 
     /// For lists: without what may be secret, which is the path of a URL and the text of a command.
@@ -42,6 +54,25 @@ impl Receiver {
     }
 }
 
+/// Checks that messages can be sent to a URL.
+///
+/// # Errors
+/// Why they can't, in words.
+pub fn check_url(text: &str) -> Result<(), &'static str> {
+    // The parser also takes https:/host.
+    if !text.contains("://") {
+        return Err("the URL must begin with https:// or http://");
+    }
+    let url = Url::parse(text).map_err(|_| "the URL can't be read")?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err("the URL must begin with https:// or http://");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a user and a password in a URL are not sent; put a secret into its path");
+    }
+    Ok(())
+}
+
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown())
@@ -53,13 +84,38 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_mistyped_name_or_url_is_not_run_as_a_command() {
+        for text in [
+            "opz",
+            "",
+            " ",
+            "ftp://example.com/x",
+            "https:/example.com",
+            "http://",
+            "http://example.com:99999/",
+            "https://user:pass@example.com/",
+            "http://example.com/\r\nX-Evil: 1",
+        ] {
+            assert!(Receiver::named_by_a_person(text).is_err(), "{text:?}");
+        }
+        for text in [
+            "HTTPS://example.com/x",
+            "./notify",
+            "notify-send done",
+            "curl -d x http://a/b",
+        ] {
+            assert!(Receiver::named_by_a_person(text).is_ok(), "{text:?}");
+        }
+    }
+
+    #[test]
     fn neither_lists_nor_logs_show_a_secret() {
-        let url = "https://user:pass@hooks.example.com/T0/B0/secret?x=y";
+        let url = "https://hooks.example.com/T0/B0/secret?x=y";
         for (text, expected) in [
             (url, "https://hooks.example.com/…"),
             ("curl -d token=secret x", "a command"),
         ] {
-            let receiver = Receiver::named_by_a_person(text);
+            let receiver = Receiver::named_by_a_person(text).unwrap();
             assert_eq!(receiver.shown(), expected);
             assert!(!format!("{receiver:?}").contains("secret"));
         }

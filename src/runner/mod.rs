@@ -36,7 +36,7 @@ mod state;
 mod storing;
 mod turn;
 
-pub use api::{Runner, Stats, Summary};
+pub use api::{Runner, Stats, Summary, Surroundings};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
     Key, Limits, Lookup, Observer, Order, QueueRule, SecretReader, SignalError, SpawnError,

@@ -2,21 +2,28 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::target::{Format, Place, Target};
 use crate::jobs::{Carrier, NotifyConfig, NotifyFormat};
 use crate::notify::{Attempt, Delivery, Receiver, SigningKey};
 
+/// Time limit for reading the files of a target.
+const FILE_TIME: Duration = Duration::from_secs(5);
+
 /// Sends deliveries to the targets of the configuration, and to URLs and commands that a person on this
 /// machine has named.
 pub struct Webhooks {
     config: Arc<NotifyConfig>,
+    /// Whether URLs and commands that a person has named are those of this machine's user.
+    has_local_outbox: bool,
 }
 
 impl Webhooks {
@@ -24,6 +31,17 @@ impl Webhooks {
     pub fn new(config: NotifyConfig) -> Self {
         Self {
             config: Arc::new(config),
+            has_local_outbox: true,
+        }
+    }
+
+    /// The same for an outbox that other machines share: whoever can write to it must not run commands
+    /// here.
+    #[must_use]
+    pub fn of_cluster(self) -> Self {
+        Self {
+            has_local_outbox: false,
+            ..self
         }
     }
 }
@@ -32,20 +50,27 @@ impl Carrier for Webhooks {
     fn knows(&self, receiver: &Receiver) -> bool {
         match receiver {
             Receiver::Target(name) => self.config.targets.contains_key(name),
-            Receiver::Url(_) | Receiver::Command(_) => true,
+            Receiver::Url(_) | Receiver::Command(_) => self.has_local_outbox,
         }
     }
 
     fn attempt(&self, delivery: Delivery) -> BoxFuture<'static, Attempt> {
         let config = Arc::clone(&self.config);
         async move {
-            let found = match &delivery.receiver {
+            let receiver = delivery.receiver.clone();
+            // Files with URLs and keys may be on a slow disk.
+            let finding = spawn_blocking(move || match &receiver {
                 Receiver::Target(name) => configured(&config, name),
                 Receiver::Url(url) => named_by_a_person(&config, Place::Url(url.as_str().into())),
                 Receiver::Command(command) => {
                     let words = ["/bin/sh", "-c", command].map(SecretString::from);
                     named_by_a_person(&config, Place::Command(words.into()))
                 }
+            });
+            let found = match timeout(FILE_TIME, finding).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err("its files can't be read in time".to_owned()),
             };
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
             match found {
@@ -80,10 +105,14 @@ fn configured(config: &NotifyConfig, name: &str) -> Result<Target, String> {
 
 /// A person who names an address of a private network means it.
 fn named_by_a_person(config: &NotifyConfig, place: Place) -> Result<Target, String> {
+    let key = match &place {
+        Place::Url(_) => config.signing_key_file.as_deref().map(key_in).transpose()?,
+        Place::Command(_) => None,
+    };
     Ok(Target {
         place,
         format: Format::Json,
-        key: config.signing_key_file.as_deref().map(key_in).transpose()?,
+        key,
         allows_private: true,
     })
 }

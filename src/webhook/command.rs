@@ -1,8 +1,9 @@
 //! Runs a command for a notification.
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
@@ -12,8 +13,6 @@ use crate::notify::{Attempt, Delivery};
 
 /// Time limit for a command.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
-/// Bytes of a command's stderr that are kept as the reason of a failure.
-const KEPT_OF_STDERR: usize = 200;
 
 /// Runs a program with the body on its stdin. It has accepted the notification if it exits with 0.
 pub(super) async fn run_command(
@@ -30,39 +29,44 @@ pub(super) async fn run_command(
         .env("SSHJOBS_JOB_ID", &delivery.message.job.job_id)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        // Its words may be secret, and callers read why an attempt failed.
+        .stderr(Stdio::null())
+        // Not that of a terminal, whose Ctrl-C is for the job.
+        .process_group(0)
         .kill_on_drop(true)
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
         Err(error) => return Attempt::Failed(format!("the command can't be started: {error}")),
     };
+    // The child leads its group. Its id is known as long as it was not waited for.
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     let mut stdin = child.stdin.take();
-    let running = async {
+    let feeding = async {
         if let Some(stdin) = &mut stdin {
             // A command that does not read its stdin may succeed all the same.
             stdin.write_all(body.as_bytes()).await.ok();
         }
         drop(stdin);
-        child.wait_with_output().await
     };
-    // Dropping the child kills it.
+    let running = async { tokio::join!(feeding, child.wait()).1 };
     match timeout(COMMAND_TIME, running).await {
-        Ok(Ok(output)) if output.status.success() => Attempt::Accepted,
-        Ok(Ok(output)) => Attempt::Failed(format!(
-            "the command ended with {}: {}",
-            output.status,
-            end_of(&output.stderr)
-        )),
+        Ok(Ok(status)) if status.success() => Attempt::Accepted,
+        Ok(Ok(status)) => Attempt::Failed(format!("the command ended with {}", in_words(status))),
         Ok(Err(error)) => Attempt::Failed(format!("the command can't be waited for: {error}")),
-        Err(_) => Attempt::Failed(format!("the command takes longer than {COMMAND_TIME:?}")),
+        Err(_) => {
+            if let Some(group) = group {
+                // It may have ended just now.
+                kill_process_group(group, Signal::KILL).ok();
+            }
+            Attempt::Failed(format!("the command takes longer than {COMMAND_TIME:?}"))
+        }
     }
 }
 
-/// The last line of a text, shortened, without control characters.
-fn end_of(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    let line = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-    let visible = line.chars().map(|c| if c.is_control() { ' ' } else { c });
-    visible.take(KEPT_OF_STDERR).collect()
+fn in_words(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("exit code {code}"),
+        None => "a signal".to_owned(),
+    }
 }

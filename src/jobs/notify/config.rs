@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::job;
+use crate::notify::check_url;
 use crate::ssh::matches;
 
 /// Notifications: the table `[notify]`.
@@ -131,8 +132,12 @@ impl NotifyConfig {
                 return Some(mistake);
             }
         }
-        let url = self.page_url.as_deref().unwrap_or("https://");
-        (!is_web_url(url)).then(|| "page_url must begin with https:// or http://".to_owned())
+        if let Some(url) = &self.page_url
+            && check_url(url).is_err()
+        {
+            return Some("page_url must be a URL of https:// or http://".to_owned());
+        }
+        None
     }
 
     /// Makes the paths of files relative to the directory of the configuration.
@@ -166,18 +171,16 @@ impl NotifyTarget {
         if places.into_iter().filter(|is_set| *is_set).count() != 1 {
             return Some("url, url_file or command must be set, and only one of them");
         }
-        if self.url.as_ref().is_some_and(|url| !is_web_url(url)) {
-            return Some("url must begin with https:// or http://");
+        if let Some(url) = &self.url
+            && let Err(mistake) = check_url(url)
+        {
+            return Some(mistake);
         }
         if !self.command.is_empty() && self.signing_key_file.is_some() {
             return Some("signing_key_file is for URLs");
         }
         None
     }
-}
-
-fn is_web_url(text: &str) -> bool {
-    text.starts_with("https://") || text.starts_with("http://")
 }
 
 impl NotifyRule {
@@ -264,7 +267,7 @@ mod tests {
             ("[targets.a]\n".to_owned(), "url, url_file or command"),
             (
                 "[targets.a]\nurl = \"ftp://x\"\n".to_owned(),
-                "url must begin",
+                "the URL must begin",
             ),
             (
                 "[[rules]]\ntargets = [\"a\"]\n".to_owned(),

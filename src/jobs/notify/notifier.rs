@@ -17,7 +17,7 @@ use crate::job::{self, Outcome, Phase};
 use crate::jobs::timestamp_of;
 use crate::lock::lock;
 use crate::notify::{
-    Attempt, Delivery, DeliveryState, JobFacts, Message, Occasion, Outbox, Receiver,
+    Attempt, Delivery, DeliveryState, JobFacts, Message, Occasion, Outbox, Receiver, shortened,
 };
 use crate::store::SharedValue;
 
@@ -73,8 +73,6 @@ const MOST_ATTEMPTS: usize = 8;
 const MOST_WAITING: usize = 1000;
 /// Maximum jobs that wait to be watched.
 const MOST_BEGUN: usize = 1000;
-/// Most characters of a command in a message.
-const SHOWN_OF_COMMAND: usize = 200;
 /// Last lines of a job in a message, and their most bytes.
 const LAST_LINES: usize = 5;
 const LAST_BYTES: usize = 600;
@@ -111,9 +109,9 @@ impl Notifier {
         if !self.config.rules_for(ChosenBy::of(job)).any(NotifyRule::watches) {
             return;
         }
-        // A process that does not serve watches no job, so that its queue only grows.
+        // In a process that does not serve, the queue is full after a while: no task empties it.
         if self.begun.sender.try_send(Arc::clone(job)).is_err() {
-            tracing::debug!(job = job.id.as_str(), "a job is not watched: too many wait");
+            tracing::debug!(job = job.id.as_str(), "a job is not watched");
         }
     }
 
@@ -128,14 +126,23 @@ impl Notifier {
     }
 
     /// Notifies of the end of a job that this process has recorded. Does not wait.
-    pub(in crate::jobs) fn note_end(&self, job: &job::Job) {
+    pub(in crate::jobs) fn note_end(&self, job: &job::Job, outcome: &Outcome) {
         // The fleet notifies of its end.
         if job.spec.member_of.is_some() {
             return;
         }
-        let has_failed =
-            job.read_log(|log| log.outcome().is_some_and(|outcome| !outcome.is_success()));
-        self.notify(self.receivers_at_end(job, has_failed), Occasion::Ended, job);
+        let receivers = self.receivers_at_end(job, !outcome.is_success());
+        if receivers.is_empty() {
+            return;
+        }
+        let facts = JobFacts {
+            state: Phase::Ended(outcome.clone()).name().to_owned(),
+            outcome: outcome.to_string(),
+            has_failed: !outcome.is_success(),
+            exit_status: outcome.exit_status(),
+            ..self.facts_of(job)
+        };
+        self.add_for_each(receivers, Occasion::Ended, facts);
     }
 
     /// Adds a message for each receiver. Does not wait.
@@ -148,16 +155,40 @@ impl Notifier {
         if receivers.is_empty() {
             return;
         }
+        self.add_for_each(receivers, occasion, self.facts_of(job));
+    }
+
+    fn add_for_each(&self, receivers: Vec<Receiver>, occasion: Occasion, job: JobFacts) {
         let message = Message {
             occasion,
             at: timestamp_of(SystemTime::now()),
-            job: JobFacts {
-                url: self.page_of(job),
-                ..facts_of(job)
-            },
+            job,
         };
         for receiver in receivers {
             self.add(receiver, message.clone());
+        }
+    }
+
+    /// The facts of a job as it is now.
+    fn facts_of(&self, job: &job::Job) -> JobFacts {
+        let status = job.status();
+        let last = job.last_page(LAST_LINES, LAST_BYTES);
+        JobFacts {
+            job_id: job.id.as_str().to_owned(),
+            fleet_id: job.spec.member_of.as_ref().map(|fleet| fleet.as_str().to_owned()),
+            host: job.spec.host.clone(),
+            caller: job.caller.as_str().to_owned(),
+            label: job.spec.label.clone(),
+            command: shortened(&job.spec.command),
+            state: status.phase.name().to_owned(),
+            outcome: status.phase.name().to_owned(),
+            has_failed: false,
+            exit_status: None,
+            started_at: timestamp_of(status.started_at),
+            ended_at: status.ended_at.map(timestamp_of),
+            total_lines: status.total_lines,
+            last_lines: last.lines.into_iter().map(|line| shortened(&line.text)).collect(),
+            url: self.page_of(job),
         }
     }
 
@@ -202,8 +233,7 @@ impl Notifier {
         self.added.is_added.notify_one();
     }
 
-    /// Tries once to send the notifications of this process, before it ends. Others try again. Bounded in
-    /// time.
+    /// Tries once to send the notifications that are due, before this process ends. Others try again.
     pub(in crate::jobs) async fn flush(&self) {
         if !self.added.is_any.load(Relaxed) {
             return;
@@ -217,8 +247,9 @@ impl Notifier {
                 self.start_attempts(carrier, &mut attempts).await;
             }
         };
-        // A delivery that is not finished then is claimed again by another process.
-        timeout(FLUSH_TIME, sending).await.ok();
+        if timeout(FLUSH_TIME, sending).await.is_err() {
+            tracing::warn!("a notification is not sent yet; another process tries again");
+        }
     }
 
     /// Sends what is due, until it is dropped. Never returns. Without a carrier it only waits.
@@ -275,6 +306,15 @@ impl Notifier {
 
     async fn attempt(self, carrier: Arc<dyn Carrier>, delivery: Delivery) {
         let attempt = carrier.attempt(delivery.clone()).await;
+        match &attempt {
+            Attempt::Accepted => {}
+            Attempt::Failed(why) => {
+                tracing::warn!(receiver = ?delivery.receiver, why, "a notification is tried again later");
+            }
+            Attempt::Refused(why) => {
+                tracing::warn!(receiver = ?delivery.receiver, why, "a notification is given up");
+            }
+        }
         let now = timestamp_of(SystemTime::now());
         let finish =
             self.outbox.change(move |outbox| outbox.finish(&delivery, attempt.clone(), now));
@@ -291,7 +331,7 @@ impl Notifier {
             };
             let now = timestamp_of(SystemTime::now());
             let delivery = Delivery {
-                id: format!("msg_{:032x}", rand::random::<u128>()),
+                id: message.id_for(&receiver),
                 receiver,
                 message,
                 created_at: now,
@@ -322,30 +362,5 @@ impl Notifier {
     pub async fn deliveries(&self) -> Result<Vec<Delivery>, String> {
         let outbox = self.outbox.read().await.map_err(|error| error.to_string())?;
         Ok(outbox.deliveries().to_vec())
-    }
-}
-
-fn facts_of(job: &job::Job) -> JobFacts {
-    let status = job.status();
-    let outcome = match &status.phase {
-        Phase::Ended(outcome) => Some(outcome),
-        Phase::Queued | Phase::Starting | Phase::Running => None,
-    };
-    let last = job.last_page(LAST_LINES, LAST_BYTES);
-    JobFacts {
-        job_id: job.id.as_str().to_owned(),
-        host: job.spec.host.clone(),
-        caller: job.caller.as_str().to_owned(),
-        label: job.spec.label.clone(),
-        command: job.spec.command.chars().take(SHOWN_OF_COMMAND).collect(),
-        state: status.phase.name().to_owned(),
-        outcome: outcome.map_or_else(|| "runs".to_owned(), Outcome::to_string),
-        has_failed: outcome.is_some_and(|outcome| !outcome.is_success()),
-        exit_status: outcome.and_then(Outcome::exit_status),
-        started_at: timestamp_of(status.started_at),
-        ended_at: status.ended_at.map(timestamp_of),
-        total_lines: status.total_lines,
-        last_lines: last.lines.into_iter().map(|line| line.text).collect(),
-        url: None,
     }
 }

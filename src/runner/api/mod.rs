@@ -12,6 +12,6 @@ mod stats;
 mod summary;
 mod sweep;
 
-pub use runner::Runner;
+pub use runner::{Runner, Surroundings};
 pub use stats::Stats;
 pub use summary::Summary;

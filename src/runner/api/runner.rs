@@ -51,6 +51,14 @@ const FLEETS: usize = 64;
 /// Maximum adopted jobs that wait to be launched.
 const QUEUED: usize = 64;
 
+/// Parts of the program that the runner calls.
+pub struct Surroundings {
+    /// Reads the secrets of jobs that this process takes over.
+    pub secrets: Arc<dyn SecretReader>,
+    /// Hears of the jobs that are recorded here.
+    pub observer: Box<dyn Observer>,
+}
+
 /// How a job's stdin is reached.
 enum Input {
     /// In this process.
@@ -61,15 +69,13 @@ enum Input {
 
 impl Runner {
     /// A runner without jobs, which stores output in `store`. If `store` is an error, jobs run
-    /// without being stored and report that. `secrets` reads the secrets of jobs that this process
-    /// takes over. `observer` hears of the jobs that are recorded here. `queue_rules` are those of the queues, by name. Must be called within a tokio
-    /// runtime.
+    /// without being stored and report that. `queue_rules` are those of the queues, by name. Must be
+    /// called within a tokio runtime.
     pub fn new(
         hosts: Arc<Hosts>,
         limits: Limits,
         store: Option<Result<Arc<dyn Store>, StoreError>>,
-        secrets: Arc<dyn SecretReader>,
-        observer: Box<dyn Observer>,
+        surroundings: Surroundings,
         queue_rules: BTreeMap<String, QueueRule>,
     ) -> Self {
         let queues = SharedValue::new("queues", store.clone());
@@ -100,8 +106,8 @@ impl Runner {
             followers: Followers::default(),
             screens: Screens::default(),
             adopts: limits.adopts_jobs,
-            secrets,
-            observer,
+            secrets: surroundings.secrets,
+            observer: surroundings.observer,
             queues,
             queue_rules,
             stopping: CancellationToken::new(),

@@ -79,8 +79,11 @@ impl Runner {
         tasks.shutdown().await;
         // The recorders have ended, and no reader may wait for these jobs for ever.
         let left: Vec<Arc<Job>> = self.shared.registry().to_end();
-        left.iter()
-            .for_each(|job| job.end(Outcome::Lost(LostWhy::ServerRestarted, None)));
+        let lost = Outcome::Lost(LostWhy::ServerRestarted, None);
+        for job in &left {
+            job.end(lost.clone());
+            self.shared.finish(job, &lost);
+        }
         if let Some(storing) = &self.shared.storing {
             // The output thread, which is not a task, still stores and shows these ends.
             for job in &left {

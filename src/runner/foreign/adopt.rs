@@ -8,9 +8,8 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::open::{Resumed, close, resume};
+use super::open::{Resumed, close, open, resume};
 use crate::job::{Job, JobId, Log, Pace, Phase, Positions, SecretFingerprint, wall_now};
-use crate::lock::lock;
 use crate::output::{Ring, RingLimits};
 use crate::runner::durable::follow_again;
 use crate::runner::state::{FleetToRun, QueuedJob, Shared};
@@ -114,12 +113,14 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
     }
 }
 
-/// A durable job that was claimed.
+/// A job that was claimed.
 enum Taken {
     /// It runs.
-    Resumed(Resumed),
+    Resumed(Box<Resumed>),
     /// It waits for its turn.
-    Queued(QueuedJob),
+    Queued(Box<QueuedJob>),
+    /// It was attached, and is lost.
+    Closed(Arc<Job>),
 }
 
 pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
@@ -141,62 +142,23 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
         }
         if record.durable {
             return resume(store, record, limits.ring(Pace::Free), limits.log())
-                .map(|resumed| resumed.map(Taken::Resumed));
+                .map(|resumed| resumed.map(|resumed| Taken::Resumed(Box::new(resumed))));
         }
         tracing::info!(job = %record.id, "its process has ended: the job is lost");
-        close(store, record, limits.log()).map(|()| None)
+        let id = record.id.clone();
+        close(store, record, limits.log())?;
+        let closed = open(store, &id, limits.ring(Pace::Free), limits.log())?;
+        Ok(closed.map(|closed| Taken::Closed(closed.job)))
     });
     match taken.await {
-        Some(Ok(Some(Taken::Queued(queued)))) => {
-            tracing::info!(job = %queued.job.id, "its process has ended: the job waits here");
-            let QueuedJob { job, record, .. } = &queued;
-            let key = record.key.clone().map(|key| (record.caller.clone(), key));
-            let abandoned = shared.registry().adopt(Arc::clone(job), key, None);
-            shared.foreign_jobs.forget(&job.id);
-            // Fails only if the runner has shut down.
-            shared
-                .queued
-                .send(QueuedJob {
-                    abandoned,
-                    ..queued
-                })
-                .await
-                .ok();
-        }
-        Some(Ok(Some(Taken::Resumed(Resumed {
-            job,
-            log,
-            writer,
-            record,
-            positions,
-        })))) => {
-            tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
-            let had_secrets = record.had_secrets;
-            let positions = match secrets {
-                _ if job.fleet.is_some() => positions,
-                Ok(secrets) if secrets.is_empty() => positions,
-                secrets => hide_again(&job, secrets),
-            };
-            let key = record.key.clone().map(|key| (record.caller.clone(), key));
-            // Registered here before it is forgotten there, so that a lookup always finds the job.
-            lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
-            // Before the job is followed: output that is recorded earlier would not be stored.
-            storing.keep_on(&job, log, writer, record);
-            shared.foreign_jobs.forget(&job.id);
-            if job.fleet.is_some() {
-                let (is_running, running) = oneshot::channel();
-                let fleet = FleetToRun {
-                    job,
-                    lacks_secrets: had_secrets,
-                    is_running,
-                };
-                // Both fail only if the runner has shut down. Until the fleet runs here, a caller
-                // would take it for ended.
-                shared.fleets.send(fleet).await.ok();
-                running.await.ok();
-            } else {
-                follow_again(shared, &job, positions);
+        Some(Ok(Some(Taken::Closed(job)))) => {
+            if let Phase::Ended(outcome) = job.status().phase {
+                shared.observer.note_end(&job, &outcome);
             }
+        }
+        Some(Ok(Some(Taken::Queued(queued)))) => queue_again(shared, *queued).await,
+        Some(Ok(Some(Taken::Resumed(resumed)))) => {
+            follow_resumed(shared, storing, *resumed, secrets).await;
         }
         Some(Ok(None)) | None => {}
         Some(Err(error)) => {
@@ -207,6 +169,65 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     }
 }
 
+/// Launches a job here that another process has left in its queue.
+async fn queue_again(shared: &Shared, queued: QueuedJob) {
+    let QueuedJob { job, record, .. } = &queued;
+    tracing::info!(job = %job.id, "its process has ended: the job waits here for its turn");
+    let key = record.key.clone().map(|key| (record.caller.clone(), key));
+    // Registered here before it is forgotten there, so that a lookup always finds the job.
+    let abandoned = shared.registry().adopt(Arc::clone(job), key, None);
+    shared.foreign_jobs.forget(&job.id);
+    let queued = QueuedJob {
+        abandoned,
+        ..queued
+    };
+    // Fails only if the runner has shut down.
+    shared.queued.send(queued).await.ok();
+}
+
+/// Follows and records a durable job here, or continues the roll-out of a fleet.
+async fn follow_resumed(
+    shared: &Arc<Shared>,
+    storing: &Arc<Storing>,
+    resumed: Resumed,
+    secrets: Result<Vec<HiddenSecret>, String>,
+) {
+    let Resumed {
+        job,
+        log,
+        writer,
+        record,
+        positions,
+    } = resumed;
+    tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
+    let had_secrets = record.had_secrets;
+    let positions = match secrets {
+        _ if job.fleet.is_some() => positions,
+        Ok(secrets) if secrets.is_empty() => positions,
+        secrets => hide_again(&job, secrets),
+    };
+    let key = record.key.clone().map(|key| (record.caller.clone(), key));
+    // Registered here before it is forgotten there, so that a lookup always finds the job.
+    shared.registry().adopt(Arc::clone(&job), key, record.machine.clone());
+    // Before the job is followed: output that is recorded earlier would not be stored.
+    storing.keep_on(&job, log, writer, record);
+    shared.foreign_jobs.forget(&job.id);
+    if job.fleet.is_none() {
+        follow_again(shared, &job, positions);
+        return;
+    }
+    let (is_running, running) = oneshot::channel();
+    let fleet = FleetToRun {
+        job,
+        lacks_secrets: had_secrets,
+        is_running,
+    };
+    // Both fail only if the runner has shut down. Until the fleet runs here, a caller would take it for
+    // ended.
+    shared.fleets.send(fleet).await.ok();
+    running.await.ok();
+}
+
 fn claim_queued(
     store: &dyn Store,
     record: Record,
@@ -214,14 +235,14 @@ fn claim_queued(
 ) -> Result<Taken, StoreError> {
     let spec = record.spec().map_err(|error| StoreError::Records(error.to_string()))?;
     let log = Log::resumed(Ring::new(limits), record.past());
-    Ok(Taken::Queued(QueuedJob {
+    Ok(Taken::Queued(Box::new(QueuedJob {
         job: Arc::new(Job::begun(record.identity(), spec, log)),
         record: Record {
             owner: store.own_name().to_owned(),
             ..record
         },
         abandoned: CancellationToken::new(),
-    }))
+    })))
 }
 
 /// Reads the secrets that the output of a job must not show.

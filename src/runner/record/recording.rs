@@ -147,10 +147,10 @@ pub(crate) async fn record<F: FarEnd>(
     match end {
         End::Outcome(outcome) => {
             tracing::info!(job = %job.id, ?outcome, "job ended");
-            job.end(outcome);
+            job.end(outcome.clone());
             // The job has ended once that is stored and shown.
             job.over_within(END_SHOWN).await;
-            shared.finish(&job);
+            shared.finish(&job, &outcome);
         }
         End::Detached => {
             tracing::info!(job = %job.id, "job detached");
@@ -172,10 +172,10 @@ pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording:
     match recording.run().await {
         End::Outcome(outcome) => {
             tracing::info!(job = %job.id, ?outcome, "durable job ended");
-            job.end(outcome);
+            job.end(outcome.clone());
             // The job has ended once that is stored and shown.
             job.over_within(END_SHOWN).await;
-            shared.finish(&job);
+            shared.finish(&job, &outcome);
         }
         End::Detached => shared.registry().detach(&job.id),
     }

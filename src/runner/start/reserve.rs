@@ -117,7 +117,8 @@ impl Drop for Reservation {
         // Before the job ends: a call that waits for the same key wakes up then and must find the
         // key free.
         self.shared.registry().fail(&self.job.id);
-        self.job.end(Outcome::NotStarted(why));
+        let outcome = Outcome::NotStarted(why);
+        self.job.end(outcome.clone());
 
         // After the end, so that a record which is kept has the outcome.
         if let Some(storing) = &self.shared.storing
@@ -127,7 +128,7 @@ impl Drop for Reservation {
             storing.settle(&self.job, record, is_visible);
             if !self.job.spec.turn.is_now() {
                 // Its caller was told that it would start.
-                self.shared.observer.note_end(&self.job);
+                self.shared.observer.note_end(&self.job, &outcome);
             }
         }
     }

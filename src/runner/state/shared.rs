@@ -17,7 +17,7 @@ use super::screens::Screens;
 use super::secret_reader::SecretReader;
 use super::stdin::Stdin;
 use crate::hosts::{HostRef, Hosts, Link};
-use crate::job::{Job, JobId};
+use crate::job::{Job, JobId, Outcome};
 use crate::lock::{Guard, lock};
 use crate::runner::storing::Storing;
 use crate::store::{Record, SharedValue};
@@ -63,8 +63,8 @@ pub trait Observer: Send + Sync {
     /// A job on one host is running, and is recorded here from now on.
     fn note_begin(&self, job: &Arc<Job>);
 
-    /// A job has ended.
-    fn note_end(&self, job: &Job);
+    /// A job has ended. Its log may not show that yet, if its store is slow.
+    fn note_end(&self, job: &Job, outcome: &Outcome);
 }
 
 /// A fleet whose roll-out starts or continues.
@@ -90,10 +90,10 @@ impl Shared {
         lock(&self.registry)
     }
 
-    /// Notes that a job has ended.
-    pub(crate) fn finish(self: &Arc<Self>, job: &Job) {
+    /// Notes that a job has ended, and takes it out of its queue.
+    pub(crate) fn finish(self: &Arc<Self>, job: &Job, outcome: &Outcome) {
         self.registry().finish(&job.id);
-        self.observer.note_end(job);
+        self.observer.note_end(job, outcome);
         if job.spec.turn.queue.is_some() {
             let (shared, id) = (Arc::clone(self), job.id.clone());
             self.spawn_task(async move { shared.leave_queue(&id).await });

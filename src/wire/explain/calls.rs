@@ -44,7 +44,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         ),
         SpawnError::Become(error) => explain_refusal(&error, message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
-        SpawnError::Unstored(_) => unstored(message),
+        SpawnError::Unstored(_) | SpawnError::Queue(_) => unstored(message),
         SpawnError::Unregistered(_) => {
             let hint = "try again when NATS can be reached; nothing was started";
             Error::new(Code::Unreachable, message, hint).retryable()
@@ -66,15 +66,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         SpawnError::SecretsGone => {
             Error::new(Code::JobEnded, message, "run it again on these hosts")
         }
-        SpawnError::EarlierFailed { .. } => Error::new(
-            Code::JobEnded,
-            message,
-            either(
-                "use after to start it whatever the outcome",
-                "use --after to start it whatever the outcome",
-            ),
-        ),
-        SpawnError::Queue(_) => unstored(message),
+        SpawnError::EarlierFailed { .. } => earlier_failed(message),
         SpawnError::Abandoned => Error::new(
             Code::JobEnded,
             message,
@@ -129,6 +121,14 @@ fn channel(error: &ChannelError, message: String) -> Error {
 /// A hint with the names of tools for agents, and of verbs for people.
 fn either(agent: &str, person: &str) -> Hint {
     Hint::from(agent).or_for_a_person(person)
+}
+
+fn earlier_failed(message: String) -> Error {
+    let hint = either(
+        "use after to start it whatever the outcome",
+        "use --after to start it whatever the outcome",
+    );
+    Error::new(Code::JobEnded, message, hint)
 }
 
 fn lost(message: String) -> Error {

@@ -153,7 +153,12 @@ fn receiver(name: &str, config: &NotifyConfig) -> Result<Receiver, Error> {
         return Ok(Receiver::Target(name.to_owned()));
     }
     if config.allows_any_target {
-        return Ok(Receiver::named_by_a_person(name));
+        return Receiver::named_by_a_person(name).map_err(|why| {
+            Error::invalid(
+                format!("can't notify {name:?}: {why}"),
+                "use a URL, a command, or a name of [notify.targets]",
+            )
+        });
     }
     let known: Vec<&str> = config.targets.keys().map(String::as_str).collect();
     let hint = if known.is_empty() {

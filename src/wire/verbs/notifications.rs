@@ -10,7 +10,7 @@ use crate::wire::{Code, Service};
 /// Notifications, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct NotificationsReply {
-    /// Those of the caller's jobs; an admin sees all. They are kept for a day after they are over.
+    /// Those of the caller's jobs; an admin sees all those of its hosts. They are kept for a day after they are over.
     pub notifications: Vec<NotificationEntry>,
 }
 
@@ -71,14 +71,15 @@ impl Service {
             Error::new(
                 Code::Io,
                 format!("the notifications can't be read: {why}"),
-                "look at the state directory",
+                "check that the state directory, or the cluster's NATS, can be read",
             )
         })?;
         let sees_all = library.rights().role == Role::Admin;
         let own = library.caller().as_str();
-        let visible = deliveries
-            .into_iter()
-            .filter(|delivery| sees_all || delivery.message.job.caller == own);
+        let visible = deliveries.into_iter().filter(|delivery| {
+            let job = &delivery.message.job;
+            job.caller == own || (sees_all && library.rights().hosts.contain(&job.host, &[]))
+        });
         Ok(NotificationsReply {
             notifications: visible.map(NotificationEntry::of).collect(),
         })
