@@ -4,7 +4,7 @@
 //!
 //! A job with a [`Turn`](crate::job::Turn) is registered, and its launch waits here. First the jobs
 //! after which it comes must have ended. Then it joins its queue: a list of jobs that all processes with
-//! the same store share ([`Queues`](crate::runner::state::Queues)), oldest first. A job may start when fewer jobs are ahead of it than
+//! the same store share (`state/queues.rs`), oldest first. A job may start when fewer jobs are ahead of it than
 //! its queue runs at a time. It stays in the list until it ends, so that the list needs no other state.
 //!
 //! The process that records a job takes it off the list. If that process was killed, the ones that wait
