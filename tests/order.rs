@@ -78,13 +78,18 @@ async fn a_server_and_commands_of_a_person_keep_one_order() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "ci", &["--role", "admin"]);
-    let (first, _) = spawn(&caller, &noted(&sshd, "a"), json!({"queue": "deploy"}));
+    let gate = sshd.path("gate").display().to_string();
+    let first = format!(
+        "until [ -e {gate} ]; do sleep 0.1; done; {}",
+        noted(&sshd, "a")
+    );
+    let (first, _) = spawn(&caller, &first, json!({"queue": "deploy"}));
     let person = |name: &str| {
         let words = ["spawn", "--queue", "deploy", HOST, "--"];
         let mut started = command(&sshd, &words);
         started.arg(noted(&sshd, name)).spawn().unwrap()
     };
-    let is_queued = async |number: u64| {
+    let wait_until_queued = async |number: u64| {
         eventually("the job is queued", async || {
             caller.ok("jobs", json!({"state": "queued"}))["total"] == number
         })
@@ -92,9 +97,12 @@ async fn a_server_and_commands_of_a_person_keep_one_order() {
     };
 
     let mut second = person("b");
-    is_queued(1).await;
+    wait_until_queued(1).await;
     let (third, _) = spawn(&caller, &noted(&sshd, "c"), json!({"queue": "deploy"}));
+    wait_until_queued(2).await;
     let mut fourth = person("d");
+    wait_until_queued(3).await;
+    std::fs::write(&gate, "").unwrap();
 
     assert_eq!(exit_of(&mut second).await, Some(0));
     assert_eq!(exit_of(&mut fourth).await, Some(0));
@@ -108,12 +116,15 @@ async fn a_job_starts_after_the_end_or_only_after_the_success_of_others() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "ci", &[]);
-    let (fails, _) = spawn(&caller, "sleep 1; exit 3", json!({}));
+    let gate = sshd.path("gate").display().to_string();
+    let fails = format!("until [ -e {gate} ]; do sleep 0.1; done; exit 3");
+    let (fails, _) = spawn(&caller, &fails, json!({}));
     let (after, reply) = spawn(&caller, "true", json!({"after": [fails]}));
     assert_eq!(reply["state"], "queued");
     assert_eq!(reply["reason"], format!("waits for the end of {fails}"));
     let (after_ok, _) = spawn(&caller, "true", json!({"after_ok": [fails]}));
     let (then, _) = spawn(&caller, "true", json!({"after_ok": [after]}));
+    std::fs::write(&gate, "").unwrap();
 
     let ended = wait_for(&caller, &[after, after_ok, then]);
 
@@ -123,10 +134,21 @@ async fn a_job_starts_after_the_end_or_only_after_the_success_of_others() {
         format!("it was to start after the success of {fails}, which exited with status 3");
     assert_eq!(ended[1]["reason"], expected);
     assert_eq!(ended[2]["exit_status"], 0);
-    let unknown = json!({"host": HOST, "command": "true", "after": ["web1-nothere"]});
-    assert_eq!(caller.call("spawn", unknown).1["code"], "unknown_job");
-    let bad = json!({"host": HOST, "command": "true", "queue": "a b"});
-    assert_eq!(caller.call("spawn", bad).1["code"], "invalid_argument");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_job_and_a_bad_name_of_a_queue_are_refused() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "ci", &[]);
+    for (order, code) in [
+        (json!({"after": ["web1-nothere"]}), "unknown_job"),
+        (json!({"queue": "a b"}), "invalid_argument"),
+    ] {
+        let mut request = json!({"host": HOST, "command": "true"});
+        request.as_object_mut().unwrap().extend(order.as_object().unwrap().clone());
+        assert_eq!(caller.call("spawn", request).1["code"], code, "{order}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -226,6 +248,26 @@ async fn a_queue_may_run_several_jobs_or_one_on_each_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn commands_that_start_jobs_at_once_run_all_of_them_one_at_a_time() {
+    let sshd = Sshd::start().await;
+    let words = ["spawn", "--queue", "deploy", HOST, "--"];
+    let mut started: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+        .iter()
+        .map(|name| command(&sshd, &words).arg(noted(&sshd, name)).spawn().unwrap())
+        .collect();
+
+    for child in &mut started {
+        assert_eq!(exit_of(child).await, Some(0));
+    }
+
+    eventually("all have ended", async || notes(&sshd).len() == 12).await;
+    for pair in notes(&sshd).chunks(2) {
+        let name = pair[0].strip_suffix(" begins").unwrap();
+        assert_eq!(pair[1], format!("{name} ends"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_killed_program_does_not_stop_its_queue() {
     let sshd = Sshd::start().await;
     let mut first = command(&sshd, &["run", "--queue", "deploy", HOST, "--", "sleep 60"]);
@@ -276,6 +318,8 @@ async fn spawn_tells_what_it_waits_for_and_leaves_a_queued_job_when_it_is_interr
     );
     assert!(words.contains("stays queued"), "{words}");
     let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let listed = told(&sshjobs(&sshd, &["jobs", "--state", "queued"]));
+    assert!(listed.contains(&id), "{listed}");
     told(&sshjobs(&sshd, &["signal", first, "KILL"]));
     // A process that serves starts it.
     let server = Server::start(&sshd);

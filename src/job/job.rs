@@ -115,9 +115,6 @@ impl Job {
         let pacing = (spec.pace == Pace::OfFollower).then(Pacing::default);
         let mut log = log;
         log.set_terminal(spec.terminal.is_some());
-        if !spec.turn.is_now() {
-            log.queue();
-        }
         let log = watch::Sender::new(log);
         let cursors = Cursors::default();
         let storage = OnceLock::new();
@@ -513,6 +510,11 @@ impl Job {
         if !at_once.is_empty() {
             self.write_log(|log| at_once.iter().for_each(|change| log.apply(change, now)));
         }
+    }
+
+    /// Notes that the job waits for its turn.
+    pub fn queue(&self) {
+        self.write_log(Log::queue);
     }
 
     /// Notes that it is the job's turn to start.

@@ -1,10 +1,10 @@
-//! What a job waits for before it starts.
+//! Conditions for the start of a job.
 
 use serde::{Deserialize, Serialize};
 
 use super::id::JobId;
 
-/// What a job waits for before it starts: other jobs, and its place in a queue.
+/// Conditions for the start of a job: other jobs, and its place in a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Turn {
@@ -20,13 +20,13 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Whether it waits for nothing.
+    /// Whether the job may start at once.
     pub fn is_now(&self) -> bool {
         self.after.is_empty() && self.after_ok.is_empty() && self.queue.is_none()
     }
 }
 
-/// Whether a text is a name for a queue.
+/// Whether a text is a name for a queue: 1 to 64 ASCII letters, digits, `_`, `.` and `-`.
 pub fn is_queue_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     (1..=64).contains(&name.len()) && name.chars().all(is_plain)

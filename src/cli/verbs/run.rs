@@ -312,9 +312,14 @@ impl Session {
                     "give it more time with --timeout",
                 ))
             }
-            JobState::Exited
+            JobState::Refused if standing.reason.is_some() => Some(Error::new(
+                Code::JobEnded,
+                standing.reason.clone().unwrap_or_default(),
+                "the command was not started",
+            )),
+            JobState::Refused
+            | JobState::Exited
             | JobState::Signaled
-            | JobState::Refused
             | JobState::Queued
             | JobState::Starting
             | JobState::Running => None,

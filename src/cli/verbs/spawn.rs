@@ -88,7 +88,7 @@ async fn until_its_turn(
     let mut told = String::new();
     let starting = async {
         let mut entry = entry.clone();
-        while entry.standing.state == JobState::Queued {
+        while matches!(entry.standing.state, JobState::Queued | JobState::Starting) {
             let reason = entry.standing.reason.clone().unwrap_or_default();
             if !reason.is_empty() && reason != told {
                 note(&format!("{id} {}", printable(&reason)));
@@ -102,10 +102,14 @@ async fn until_its_turn(
     let started = tokio::select! {
         started = starting => started,
         number = signals.next() => {
-            note(&format!(
-                "{id} stays queued: a server with the same state directory starts it, and \
-                 `sshjobs signal {id}` cancels it"
-            ));
+            if entry.durable {
+                note(&format!(
+                    "{id} stays queued: a server with the same state directory starts it, and \
+                     `sshjobs signal {id}` cancels it"
+                ));
+            } else {
+                note(&format!("{id} is cancelled: it is not durable"));
+            }
             return Err(Exit::signaled(number));
         }
     };

@@ -42,8 +42,9 @@ pub struct Summary {
 impl Summary {
     /// Whether the job is durable, had not ended by its record, and no process follows it now.
     pub fn is_orphan(&self) -> bool {
-        let is_over = matches!(self.status.phase, Phase::Ended(_));
-        self.durable && !is_over && self.members.is_none() && self.owner.as_deref() == Some("")
+        // A queued job is on no host yet.
+        let may_run = !matches!(self.status.phase, Phase::Queued | Phase::Ended(_));
+        self.durable && may_run && self.members.is_none() && self.owner.as_deref() == Some("")
     }
 
     /// Summarizes a job of this process, or one opened from the store.

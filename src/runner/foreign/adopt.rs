@@ -109,7 +109,19 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
         }))
     });
     if let Some(Ok(Some(record))) = orphan.await {
-        take_over(shared, &storing, record).await;
+        // In a task: a caller that goes away must not leave a claimed job without a process.
+        let (taken, is_taken) = oneshot::channel();
+        let taking_over = {
+            let shared = Arc::clone(shared);
+            async move {
+                take_over(&shared, &storing, record).await;
+                // Fails if the caller is gone.
+                taken.send(()).ok();
+            }
+        };
+        shared.spawn_task(taking_over);
+        // Fails only if the runner has shut down.
+        is_taken.await.ok();
     }
 }
 
@@ -127,7 +139,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     let limits = shared.limits;
     let id = record.id.clone();
     // Before the claim: after it, a caller that goes away must not leave the job without a process.
-    let secrets = if record.durable {
+    let secrets = if record.durable && record.phase() != Phase::Queued {
         read_secrets(shared, &record).await
     } else {
         Ok(Vec::new())
@@ -155,6 +167,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             if let Phase::Ended(outcome) = job.status().phase {
                 shared.observer.note_end(&job, &outcome);
             }
+            shared.leave_queue_later(&job);
         }
         Some(Ok(Some(Taken::Queued(queued)))) => queue_again(shared, *queued).await,
         Some(Ok(Some(Taken::Resumed(resumed)))) => {
@@ -172,6 +185,10 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
 /// Launches a job here that another process has left in its queue.
 async fn queue_again(shared: &Shared, queued: QueuedJob) {
     let QueuedJob { job, record, .. } = &queued;
+    if shared.registry().is_known(&job.id) {
+        // It was claimed twice, and waits here already.
+        return;
+    }
     tracing::info!(job = %job.id, "its process has ended: the job waits here for its turn");
     let key = record.key.clone().map(|key| (record.caller.clone(), key));
     // Registered here before it is forgotten there, so that a lookup always finds the job.

@@ -21,7 +21,6 @@ pub(crate) async fn launch_queued(shared: Arc<Shared>, mut queued: mpsc::Receive
                     reservation.record.as_ref().is_some_and(|record| record.lacks_secrets());
                 if lacks_secrets {
                     reservation.fail(&SpawnError::SecretsGone);
-                    shared.leave_queue(&reservation.job.id).await;
                     return;
                 }
                 // The job has the error as its outcome.

@@ -113,6 +113,16 @@ impl Drop for Reservation {
         let Some(why) = self.why_not_started.take() else {
             return;
         };
+        let is_ordered = !self.job.spec.turn.is_now();
+        let is_put_aside =
+            is_ordered && self.job.spec.durable && self.shared.stopping.is_cancelled();
+        if is_put_aside || self.job.is_given_up() {
+            // Without a record, the stored one is left as it is, and the job keeps its place: the next
+            // process that serves launches it.
+            self.record = None;
+        } else if is_ordered {
+            self.shared.leave_queue_later(&self.job);
+        }
 
         // Before the job ends: a call that waits for the same key wakes up then and must find the
         // key free.
@@ -126,7 +136,7 @@ impl Drop for Reservation {
         {
             let is_visible = self.shared.registry().is_known(&self.job.id);
             storing.settle(&self.job, record, is_visible);
-            if !self.job.spec.turn.is_now() {
+            if is_ordered {
                 // Its caller was told that it would start.
                 self.shared.observer.note_end(&self.job, &outcome);
             }

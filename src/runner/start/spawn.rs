@@ -14,9 +14,6 @@ use super::send_command::EXEC_TIMEOUT;
 use crate::job::{ExecPlan, Job, Outcome, Phase};
 use crate::runner::state::{Order, Shared, SpawnError};
 
-/// Time in which a job that need not wait for its turn leaves its queue.
-const FIRST_LOOK: Duration = Duration::from_millis(250);
-
 /// Starts a job. Implements [`Runner::spawn`](crate::runner::api::Runner::spawn).
 pub(crate) async fn spawn(
     shared: &Arc<Shared>,
@@ -77,13 +74,17 @@ async fn launch_in_task(
     shared.spawn_task(async move { drop(sender.send(launching.await)) });
     let mut launched = receiver.map(|result| result.unwrap_or(Err(SpawnError::ShuttingDown)));
 
-    let deadline = if is_queued(&job).await {
+    let deadline = if must_wait(&job, deadline).await {
         // Its turn may come in hours.
         Instant::now()
     } else {
         deadline
     };
     match timeout_at(deadline, &mut launched).await {
+        // Such a job is listed with the reason, and may be refused at any time.
+        Ok(Err(_)) if !job.spec.turn.is_now() && shared.registry().is_known(&job.id) => {
+            return Ok(job);
+        }
         Ok(result) => result?,
         Err(_) => {
             // The caller gets the id of a job that may still fail, so that its end must stay
@@ -102,12 +103,13 @@ async fn launch_in_task(
     Ok(job)
 }
 
-/// Whether a job must wait for its turn.
-async fn is_queued(job: &Job) -> bool {
+/// Waits until it is known whether a job must wait for its turn.
+async fn must_wait(job: &Job, deadline: Instant) -> bool {
     if job.spec.turn.is_now() {
         return false;
     }
-    let status = job.wait_for(FIRST_LOOK, |log| *log.phase() != Phase::Queued).await;
+    let patience = deadline.saturating_duration_since(Instant::now());
+    let status = job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
     status.phase == Phase::Queued
 }
 

@@ -44,10 +44,6 @@ impl Reservation {
                 Ok(())
             }
             Err(error) => {
-                if matches!(error, SpawnError::ShuttingDown) && self.job.spec.durable {
-                    // Without a record, dropping this leaves the stored one as it is.
-                    self.record = None;
-                }
                 self.fail(&error);
                 Err(error)
             }

@@ -1,4 +1,5 @@
-//! The places of jobs in queues.
+//! The places of jobs in queues. All processes with one store share the list, and a job that runs is in it,
+//! too.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +27,7 @@ pub(crate) struct QueueEntry {
 pub struct QueueRule {
     /// Number of jobs, at least 1.
     pub parallel: usize,
-    /// Whether this is the number for each host, and not for all hosts together.
+    /// Whether `parallel` limits each host separately.
     pub per_host: bool,
 }
 

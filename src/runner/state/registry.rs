@@ -323,6 +323,8 @@ impl Registry {
         let job = self.jobs.get(id).map(|entry| Arc::clone(&entry.job))?;
         // Before it is removed: readers may still have it, and get no further line from it.
         job.note_given_up();
+        // If it waits for its turn, it does so elsewhere now.
+        self.abandon(id);
         self.remove(id);
         Some(job)
     }

@@ -94,8 +94,14 @@ impl Shared {
     pub(crate) fn finish(self: &Arc<Self>, job: &Job, outcome: &Outcome) {
         self.registry().finish(&job.id);
         self.observer.note_end(job, outcome);
+        self.leave_queue_later(job);
+    }
+
+    /// Takes a job out of its queue, in a task.
+    pub(crate) fn leave_queue_later(self: &Arc<Self>, job: &Job) {
         if job.spec.turn.queue.is_some() {
-            let (shared, id) = (Arc::clone(self), job.id.clone());
+            let shared = Arc::clone(self);
+            let id = job.id.clone();
             self.spawn_task(async move { shared.leave_queue(&id).await });
         }
     }

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::job::{Job, JobId, Outcome, Phase, Scope};
 use crate::runner::foreign::lookup;
-use crate::runner::state::{Lookup, QueueEntry, Shared, SpawnError};
+use crate::runner::state::{Lookup, QueueEntry, QueueRule, Shared, SpawnError};
 
-/// What a job waits for.
+/// Why a job is queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// The end of another job.
@@ -39,12 +39,14 @@ impl fmt::Display for WaitsFor {
 enum Earlier {
     Runs(Arc<Job>),
     Ended(Outcome),
-    /// It was forgotten.
+    /// Its record was deleted.
     Gone,
 }
 
-/// Time after which the jobs ahead are looked at again.
+/// Interval at which the jobs ahead are looked at, in case their process was killed.
 const LOOK: Duration = Duration::from_secs(1);
+/// Jobs ahead that are looked at, unless the queue runs more at a time.
+const MOST_LOOKED_AT: usize = 4;
 
 /// Waits until a job may start.
 ///
@@ -60,25 +62,22 @@ pub(crate) async fn take_turn(
         wait_for_jobs(shared, job).await?;
         wait_in_queue(shared, job).await
     };
-    let waited = tokio::select! {
-        waited = waiting => waited,
+    tokio::select! {
+        // In this order: when the program ends, jobs after which this one comes seem to end, too.
+        biased;
+        () = shared.stopping.cancelled() => Err(SpawnError::ShuttingDown),
         () = abandoned.cancelled() => Err(SpawnError::Abandoned),
-        // A durable job keeps its place, for the process that launches it next.
-        () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
-    };
-    if waited.is_err() {
-        shared.leave_queue(&job.id).await;
+        waited = waiting => waited,
     }
-    waited
 }
 
 async fn wait_for_jobs(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
     let turn = &job.spec.turn;
     for id in &turn.after {
-        wait_for_end(shared, id).await;
+        wait_for_end(shared, job, id).await;
     }
     for id in &turn.after_ok {
-        let why = match wait_for_end(shared, id).await {
+        let why = match wait_for_end(shared, job, id).await {
             Some(outcome) if outcome.is_success() => continue,
             Some(outcome) => outcome.to_string(),
             None => "was forgotten".to_owned(),
@@ -91,15 +90,16 @@ async fn wait_for_jobs(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError
     Ok(())
 }
 
-/// The outcome of a job. `None` if it was forgotten.
-async fn wait_for_end(shared: &Arc<Shared>, id: &JobId) -> Option<Outcome> {
+/// Waits for the end of an earlier job. Returns its outcome; `None` if it was forgotten.
+async fn wait_for_end(shared: &Arc<Shared>, job: &Job, id: &JobId) -> Option<Outcome> {
     loop {
         match look(shared, id).await {
             Some(Earlier::Ended(outcome)) => return Some(outcome),
             Some(Earlier::Gone) => return None,
             // Looked for again after a while: another process may take it over.
-            Some(Earlier::Runs(job)) => {
-                job.over_within(LOOK).await;
+            Some(Earlier::Runs(earlier)) => {
+                job.queue();
+                earlier.over_within(LOOK).await;
             }
             None => sleep(LOOK).await,
         }
@@ -133,6 +133,7 @@ async fn wait_in_queue(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError
         hosts: job.spec.hosts().to_vec(),
     };
     let rule = shared.queue_rule(queue);
+    let mut had_place = false;
     loop {
         // Again in each round: another process may have taken this job for ended.
         let id = job.id.clone();
@@ -142,22 +143,32 @@ async fn wait_in_queue(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError
                 .join(joining.clone())
                 .then(|| (queues.waits_for(&id, rule), queues.ahead_of(&id, rule)))
         });
-        let joined = joined.await.map_err(|error| SpawnError::Queue(error.to_string()))?;
-        let Some((waits_for, ahead)) = joined else {
-            return Err(SpawnError::Queue("too many jobs are in queues".to_owned()));
+        let why = match joined.await {
+            Ok(Some((Some(0), _))) => return Ok(()),
+            Ok(Some((_, ahead))) => {
+                had_place = true;
+                job.queue();
+                wait_for_one_of(shared, &ahead.unwrap_or_default(), rule).await;
+                continue;
+            }
+            Ok(None) => "too many jobs are in queues".to_owned(),
+            Err(error) => error.to_string(),
         };
-        if waits_for == Some(0) {
-            return Ok(());
+        if !had_place {
+            return Err(SpawnError::Queue(why));
         }
-        wait_for_one_of(shared, &ahead.unwrap_or_default()).await;
+        // A job that has waited for hours must not fail because of one read.
+        tracing::warn!(job = job.id.as_str(), "the queues can't be used now: {why}");
+        sleep(LOOK).await;
     }
 }
 
 /// Takes ended jobs out of their queue. If there are none, waits a while for the first one to end.
-async fn wait_for_one_of(shared: &Arc<Shared>, ahead: &[JobId]) {
+async fn wait_for_one_of(shared: &Arc<Shared>, ahead: &[JobId], rule: QueueRule) {
     let mut running = None;
     let mut is_any_over = false;
-    for id in ahead {
+    // The others wait themselves, and are looked at when they have moved up.
+    for id in ahead.iter().take(rule.parallel.max(MOST_LOOKED_AT)) {
         match look(shared, id).await {
             Some(Earlier::Runs(job)) => {
                 running.get_or_insert(job);
@@ -169,8 +180,10 @@ async fn wait_for_one_of(shared: &Arc<Shared>, ahead: &[JobId]) {
             None => {}
         }
     }
+    if is_any_over {
+        return;
+    }
     match running {
-        _ if is_any_over => {}
         Some(job) => {
             job.over_within(LOOK).await;
         }

@@ -232,7 +232,10 @@ impl Service {
 
     /// Notes what the newest queued jobs wait for.
     pub(super) async fn note_reasons(&self, entries: &mut [JobEntry]) {
-        let queued = entries.iter_mut().filter(|entry| entry.standing.state == JobState::Queued);
+        // A job that no process has is left out, because looking at it would launch it here.
+        let queued = entries.iter_mut().filter(|entry| {
+            entry.standing.state == JobState::Queued && entry.last_seen_at.is_none()
+        });
         for entry in queued.take(MOST_ASKED) {
             if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
                 entry.standing.reason = waits_for(&job).await;
