@@ -3,9 +3,10 @@
 //! # Theory of operation
 //!
 //! A job with a [`Turn`](crate::job::Turn) is registered at once. Its launch then waits in this module.
-//! First it waits for the ends of the jobs in `after` and `after_ok`. Then it joins its queue: a list of jobs that all processes with
-//! the same store share (`state/queues.rs`), oldest first. A job may start when fewer jobs are ahead of it than
-//! its queue runs at a time. It stays in the list until it ends, so that the list needs no other state.
+//! First it waits for the ends of the jobs in `after` and `after_ok`. Then it joins its queue: a list of
+//! jobs that all processes with the same store share (`state/queues.rs`), oldest first. A job may start
+//! when fewer jobs are ahead of it than its queue runs at a time. It stays in the list until it ends, so
+//! that the list needs no other state.
 //!
 //! The process that records a job removes it from the list when it ends. If that process is killed, the
 //! processes with waiting jobs do it: each looks at the jobs ahead of its own. A job that is cancelled
