@@ -64,6 +64,14 @@ async fn jobs_of_a_queue_run_one_after_the_other_in_the_order_of_their_start() {
     assert_eq!(states, ["running", "queued", "queued"]);
     assert_eq!(started[1].1["reason"], "is next in the queue deploy");
     assert_eq!(started[2].1["reason"], "is number 2 in the queue deploy");
+    let inspected = caller.ok(
+        "jobs",
+        json!({"job_id": started[1].0, "detail": "processes"}),
+    );
+    assert_eq!(
+        inspected["jobs"][0]["reason"],
+        "is next in the queue deploy"
+    );
     let (other, reply) = spawn(&caller, "true", json!({"queue": "backup"}));
     assert_ne!(reply["state"], "queued", "{other}");
     std::fs::write(&gate, "").unwrap();

@@ -8,19 +8,19 @@ use super::receiver::Receiver;
 /// A notification for one target. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
-    /// Its id, the same for each attempt.
+    /// Id, the same for each attempt.
     pub id: String,
-    /// Whom it is for.
+    /// Receiver.
     pub receiver: Receiver,
     /// The content.
     pub message: Message,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: u64,
-    /// Attempts that were begun.
+    /// Number of attempts that were begun.
     pub attempts: u32,
     /// Its state.
     pub state: DeliveryState,
-    /// Why the last attempt failed.
+    /// Reason for which the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }
@@ -29,13 +29,13 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", content = "at", rename_all = "snake_case")]
 pub enum DeliveryState {
-    /// To be sent at this time.
+    /// To be sent at this time at the earliest.
     Due(u64),
-    /// A process is sending it. Another one may try again at this time.
+    /// Claimed by a process that sends it, until this time.
     Claimed(u64),
-    /// The target has accepted it, at this time.
+    /// Accepted by the target at this time.
     Delivered(u64),
-    /// It was given up, at this time.
+    /// Given up at this time.
     GivenUp(u64),
 }
 
@@ -44,14 +44,14 @@ pub enum DeliveryState {
 pub enum Attempt {
     /// The target has accepted it.
     Accepted,
-    /// It may work later.
+    /// It failed, and may succeed later.
     Failed(String),
-    /// The target will never accept it.
+    /// It failed for good.
     Refused(String),
 }
 
 impl DeliveryState {
-    /// Whether nothing more is sent.
+    /// Whether it is delivered or given up.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Delivered(_) | Self::GivenUp(_))
     }

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::receiver::Receiver;
 
-/// What has happened to a job.
+/// An event of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Occasion {
@@ -60,7 +60,7 @@ impl Occasion {
     }
 }
 
-/// The job of a notification, as it was at that moment. Times are in milliseconds since the Unix epoch.
+/// The job at the time of the event. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobFacts {
@@ -105,7 +105,7 @@ pub struct JobFacts {
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// What has happened.
+    /// The event.
     #[serde(flatten)]
     pub occasion: Occasion,
     /// When, in milliseconds since the Unix epoch.

@@ -1,4 +1,4 @@
-//! The list of deliveries.
+//! The list of deliveries, in which all processes with the same store add, claim and finish them.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,13 +16,13 @@ pub struct Outbox {
 
 /// Time after which a delivery is given up, in milliseconds.
 pub const GIVEN_UP_AFTER: u64 = 24 * 3600 * 1000;
-/// Time for which one process has a delivery: longer than an attempt may take.
+/// Lifetime of a claim in milliseconds, longer than an attempt may take.
 const CLAIM: u64 = 60 * 1000;
-/// Pause after the first failed attempt. Each further one is twice as long.
+/// Pause after the first failed attempt, in milliseconds. Each further one is twice as long.
 const FIRST_PAUSE: u64 = 5 * 1000;
-/// Longest pause between attempts.
+/// Longest pause between attempts, in milliseconds.
 const LONGEST_PAUSE: u64 = 3600 * 1000;
-/// Time for which a delivery is listed after it is over.
+/// Time for which a finished delivery is listed, in milliseconds.
 const LISTED: u64 = 24 * 3600 * 1000;
 /// Maximum deliveries that wait. The list is one message in NATS, of 1 MiB by default.
 const MOST: usize = 150;
@@ -30,7 +30,7 @@ const MOST: usize = 150;
 const MOST_OF_RECEIVER: usize = 75;
 /// Maximum attempts for one receiver at the same time.
 const MOST_CLAIMS_OF_RECEIVER: usize = 2;
-/// Maximum deliveries that are listed after they are over.
+/// Maximum finished deliveries that are listed.
 const MOST_OVER: usize = 50;
 
 impl Outbox {

@@ -1,12 +1,12 @@
-//! Whom a notification is for.
+//! The receiver of a notification.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// Whom a notification is for. What it is was decided when the job was started, by the process that
-/// has checked the caller: a process with another configuration must not take a name for a command.
+/// Receiver of a notification. The process that has checked the caller decides its kind when the job
+/// starts, so that a process with another configuration never takes a name for a command.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Receiver {
@@ -39,7 +39,7 @@ impl Receiver {
         Err("no target has this name; a command needs a space or a slash, as ./notify has")
     }
 
-    /// For lists: without what may be secret, which is the path of a URL and the text of a command.
+    /// Text for lists and logs, without the path of a URL and the text of a command: these may be secret.
     pub fn shown(&self) -> String {
         match self {
             Self::Target(name) => name.clone(),

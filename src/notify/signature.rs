@@ -1,4 +1,4 @@
-//! Signatures of notifications, as the specification Standard Webhooks 1.0 says.
+//! Signatures of notifications, as Standard Webhooks 1.0 defines them.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -24,7 +24,7 @@ pub enum BadSigningKey {
 
 /// Prefix of keys that are written in base64.
 const PREFIX: &str = "whsec_";
-/// Least bytes of a key, as the specification says.
+/// Least bytes of a key, as the specification requires.
 const LEAST_BYTES: usize = 24;
 
 impl SigningKey {
@@ -50,7 +50,7 @@ impl SigningKey {
     /// epoch.
     pub fn sign(&self, id: &str, sent_at: u64, body: &[u8]) -> String {
         let mut hash = Hmac::<Sha256>::new_from_slice(self.0.expose_secret())
-            .expect("a key of any length will do");
+            .expect("HMAC takes keys of any length");
         hash.update(format!("{id}.{sent_at}.").as_bytes());
         hash.update(body);
         format!(

@@ -1,4 +1,4 @@
-//! Finds the target of a delivery, and lets it try.
+//! The carrier, which sends deliveries to webhooks and commands.
 
 use std::path::Path;
 use std::sync::Arc;

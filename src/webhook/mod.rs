@@ -1,9 +1,9 @@
 //! Floor 5: sends notifications to targets outside of sshjobs: webhooks and commands.
 //!
-//! A target gets one attempt at a time, with a time limit; the outbox decides when the next one is due. A
-//! webhook is called as Standard Webhooks 1.0 says. Redirects are not followed, and addresses of private
-//! networks are not called unless the target's configuration allows it: who may choose a URL must not
-//! reach what only this machine reaches.
+//! Each attempt has a time limit; the outbox decides which delivery is tried next. A webhook is called as
+//! Standard Webhooks 1.0 describes it. Redirects are not followed, and addresses of private networks are
+//! not called unless the target's configuration allows it, so that a caller who chooses a URL can't reach
+//! services that only this machine can reach.
 
 mod address;
 mod carrier;

@@ -212,7 +212,13 @@ impl Paint {
         let output = &model.output;
         let Some(job) = output.job() else { return Line::default() };
         let mut parts = vec![Span::raw(format!("── {job}: ")).bold()];
-        parts.extend(output.standing.iter().map(|standing| Span::raw(standing.to_string())));
+        // Only the list has the reason for which a job is queued.
+        let queued = model
+            .jobs
+            .iter()
+            .find(|entry| entry.job_id == job && entry.standing.state == JobState::Queued);
+        let standing = queued.map(|entry| &entry.standing).or(output.standing.as_ref());
+        parts.extend(standing.map(|standing| Span::raw(printable(&standing.to_string()))));
         if output.shows_screen {
             let size = output.screen.as_ref().map(|screen| screen.size);
             let size =

@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 use crate::http::status::Failure;
 use crate::wire::Service;
 
-/// The list.
+/// Lists the notifications of the caller's jobs.
 pub(crate) async fn notifications(
     Extension(service): Extension<Service>,
 ) -> Result<Response, Failure> {

@@ -99,7 +99,7 @@ impl Notifier {
         self.carrier.set(carrier).ok();
     }
 
-    /// The rules.
+    /// The table `[notify]`.
     pub(in crate::jobs) fn config(&self) -> &NotifyConfig {
         &self.config
     }
@@ -252,7 +252,7 @@ impl Notifier {
         }
     }
 
-    /// Sends what is due, until it is dropped. Never returns. Without a carrier it only waits.
+    /// Sends the deliveries that are due, until it is dropped. Never returns. Without a carrier it only waits.
     pub async fn run(&self) -> Infallible {
         let Some(carrier) = self.carrier.get() else {
             return std::future::pending().await;
@@ -323,7 +323,7 @@ impl Notifier {
         }
     }
 
-    /// Moves this process's messages to the outbox. What can't be stored is tried again.
+    /// Moves this process's messages to the outbox. A message that can't be stored is tried again.
     async fn move_to_outbox(&self) {
         loop {
             let Some(Addition { receiver, message }) = lock(&self.added.waiting).pop_front() else {

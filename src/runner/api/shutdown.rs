@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::runner::Runner;
 use crate::hosts::{Asking, Link, Script};
 use crate::job::{
-    Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, ProcessGroup, Reach, Signal,
+    Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, Phase, ProcessGroup, Reach, Signal,
     kill_script,
 };
 use crate::lock::lock;
@@ -77,6 +77,13 @@ impl Runner {
         // Taken out, because the lock must not be held while the tasks end.
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.shutdown().await;
+        // Recorders may have been stopped just before they could note an end.
+        let ended = self.shared.registry().ended_and_not_finished();
+        for job in ended {
+            if let Phase::Ended(outcome) = job.status().phase {
+                self.shared.finish(&job, &outcome);
+            }
+        }
         // The recorders have ended, and no reader may wait for these jobs for ever.
         let left: Vec<Arc<Job>> = self.shared.registry().to_end();
         let lost = Outcome::Lost(LostWhy::ServerRestarted, None);

@@ -359,6 +359,15 @@ impl Registry {
             .collect()
     }
 
+    /// The jobs that have ended, and whose recorders have not noted that yet.
+    pub(crate) fn ended_and_not_finished(&self) -> Vec<Arc<Job>> {
+        self.jobs
+            .values()
+            .filter(|entry| !entry.is_finished() && entry.job.is_over())
+            .map(|entry| Arc::clone(&entry.job))
+            .collect()
+    }
+
     /// Removes a job without a tombstone.
     fn remove(&mut self, id: &JobId) {
         let Some(entry) = self.take_out(id) else { return };

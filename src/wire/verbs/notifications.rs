@@ -1,4 +1,4 @@
-//! Notifications and their deliveries, for a list.
+//! The verb notifications: deliveries of the caller's jobs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct NotificationEntry {
     pub id: String,
     /// The job.
     pub job_id: String,
-    /// What it says: `ended` and so on.
+    /// The event: `ended`, `prompt`, `silent` or `matched`.
     pub event: String,
     /// The target. Of a URL or a command that a person has named, only its kind and host.
     pub target: String,
@@ -30,7 +30,7 @@ pub struct NotificationEntry {
     pub state: String,
     /// Time of the state: when it is sent next, or when it was over.
     pub at: u64,
-    /// When it was made.
+    /// Time of its creation.
     pub created_at: u64,
     /// Number of attempts.
     pub attempts: u32,

@@ -2,10 +2,11 @@
 
 use super::jobs::{JobEntry, JobsReply, JobsRequest};
 use super::processes::ProcessList;
+use super::spawn::waits_for;
 use crate::jobs::{self, Job, PolicyVerb, SignalError};
-use crate::wire::Service;
 use crate::wire::clamp::Clamps;
 use crate::wire::error::{Code, Error};
+use crate::wire::{JobState, Service};
 
 impl Service {
     /// One job, with a detail if requested.
@@ -34,7 +35,12 @@ impl Service {
         if !request.selects(&entry) {
             return Ok(JobsReply::of(Vec::new(), clamps));
         }
-        entry.processes = self.processes_of(&job).await?;
+        if entry.standing.state == JobState::Queued {
+            // It has no processes yet.
+            entry.standing.reason = waits_for(&job).await;
+        } else {
+            entry.processes = self.processes_of(&job).await?;
+        }
         Ok(JobsReply::of(vec![entry], clamps))
     }
 
