@@ -50,7 +50,7 @@ pub struct Draft {
     pub template: Option<TemplateCall>,
     /// Who is notified when the job ends.
     pub notify: Vec<Receiver>,
-    /// What it waits for before it starts.
+    /// Conditions for its start.
     pub turn: Turn,
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.

@@ -194,7 +194,7 @@ impl<T> Command<T> {
         self
     }
 
-    /// Starts it in a queue of the configuration, which runs so many jobs at a time: one, by default.
+    /// Starts it in a queue of the configuration, which runs one job at a time by default.
     /// Queues need stored jobs, and are shared by all processes with the same store.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.draft.turn.queue = Some(name.into());

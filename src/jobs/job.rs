@@ -363,7 +363,7 @@ impl Job {
         Ok(self.act(Verb::Write).await?.runner.resize(&self.job, size).await?)
     }
 
-    /// What a queued job waits for now. `None` if it waits for nothing.
+    /// The reason for which a job is queued now. `None` if it may start.
     pub async fn waits_for(&self) -> Option<WaitsFor> {
         self.look(Verb::Jobs).runner.waits_for(&self.job).await
     }

@@ -55,7 +55,7 @@ pub struct Record {
     /// Who is notified when it ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Receiver>,
-    /// What it waits for before it starts.
+    /// Conditions for its start.
     #[serde(default, skip_serializing_if = "Turn::is_now")]
     pub turn: Turn,
     /// Whether it outlives its process.

@@ -35,7 +35,7 @@ impl Webhooks {
         }
     }
 
-    /// The same for an outbox that other machines share: whoever can write to it must not run commands
+    /// The same for an outbox that other machines share: a machine that can write to it must not run commands
     /// here.
     #[must_use]
     pub fn of_cluster(self) -> Self {

@@ -42,7 +42,7 @@ pub(super) async fn post(
     }
 }
 
-/// What a status says about the message, as Standard Webhooks advises.
+/// The result of an attempt with this status, as Standard Webhooks advises.
 fn judge(status: StatusCode) -> Attempt {
     if status.is_success() {
         return Attempt::Accepted;

@@ -150,7 +150,7 @@ impl Runner {
         lookup(&self.shared, scope, id).await
     }
 
-    /// What a queued job waits for now. `None` if it waits for nothing.
+    /// The reason for which a job is queued now. `None` if it may start.
     pub async fn waits_for(&self, job: &Job) -> Option<WaitsFor> {
         waits_for(&self.shared, job).await
     }

@@ -137,7 +137,7 @@ impl Drop for Reservation {
             let is_visible = self.shared.registry().is_known(&self.job.id);
             storing.settle(&self.job, record, is_visible);
             if is_ordered {
-                // Its caller was told that it would start.
+                // Its caller may have its id, and expects that it starts.
                 self.shared.observer.note_end(&self.job, &outcome);
             }
         }

@@ -191,7 +191,7 @@ async fn wait_for_one_of(shared: &Arc<Shared>, ahead: &[JobId], rule: QueueRule)
     }
 }
 
-/// What a queued job waits for now. `None` if it waits for nothing.
+/// The reason for which a job is queued now. `None` if it may start.
 pub(crate) async fn waits_for(shared: &Arc<Shared>, job: &Job) -> Option<WaitsFor> {
     let turn = &job.spec.turn;
     for id in turn.after.iter().chain(&turn.after_ok) {
