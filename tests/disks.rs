@@ -1,4 +1,4 @@
-//! Disks that are full or can't be written, on our side and on the host's.
+//! Disks that are full or can't be written, on our side and on the host's, and a host without memory.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -11,7 +11,9 @@ use sshjobs::jobs::{
     Change, FileSource, HostPath, Limits, LocalFile, Progress, PutOptions, RemotePath, TreeOptions,
     Verified,
 };
-use sshjobs::wire::{Code, EditArg, JobState, PutRequest, Service, TailRequest};
+use sshjobs::wire::{
+    Code, DetailArg, EditArg, EndReason, JobState, JobsRequest, PutRequest, Service, TailRequest,
+};
 use support::server::Server;
 use support::{
     HOST, Namespace, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service,
@@ -389,4 +391,78 @@ async fn a_call_that_a_full_disk_does_not_record_is_refused_or_warned_about() {
             String::from_utf8_lossy(&checked.stderr)
         );
     }
+}
+
+/// A control group whose processes may use little memory. Removed when dropped.
+struct MemoryLimit(PathBuf);
+
+impl MemoryLimit {
+    /// `None` if this machine has no memory controller that root may use.
+    fn new(bytes: u64) -> Option<Self> {
+        let places = [
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            ("/sys/fs/cgroup", "memory.max"),
+        ];
+        places.into_iter().find_map(|(root, file)| {
+            let group = Path::new(root).join(format!("sshjobs-test-{}", std::process::id()));
+            std::fs::create_dir(&group).ok()?;
+            let limit = Self(group);
+            std::fs::write(limit.0.join(file), bytes.to_string()).ok()?;
+            // Otherwise the process would be swapped out.
+            std::fs::write(limit.0.join("memory.swap.max"), "0").ok();
+            Some(limit)
+        })
+    }
+
+    fn add(&self, pid: &str) {
+        std::fs::write(self.0.join("cgroup.procs"), pid).unwrap();
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        // Fails while a process of the test is still ending.
+        for _ in 0..50 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_the_kernel_killed_because_memory_ran_out_says_so() {
+    let Some(limit) = MemoryLimit::new(64 << 20) else {
+        eprintln!("NOT TESTED: root may not limit the memory of processes on this machine");
+        return;
+    };
+    let sshd = Sshd::start().await;
+    let config = sshd.path("sshd_config");
+    let found = Command::new("pgrep").arg("-f").arg(&config).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    found.lines().for_each(|pid| limit.add(pid));
+    let service = service(&sshd, &sshd.path("state"));
+
+    let greedy = "perl -e '$x = q(a) x 200_000_000; sleep 60'";
+    let job = service.spawn(durable(greedy)).await.unwrap().job_id;
+    canonical_loop(&service, &job).await;
+    let why = why(&service, &job).await;
+
+    assert_eq!(why.cause, "out_of_memory", "{why:?}");
+    assert!(why.memory_kills >= Some(1), "{why:?}");
+    // Root reads the kernel's log, unless the machine hides it from its containers.
+    assert!(
+        why.summary.contains("(perl)") || why.summary.contains("control group"),
+        "{why:?}"
+    );
+}
+
+async fn why(service: &Service, job: &str) -> EndReason {
+    let request = JobsRequest {
+        job_id: Some(job.to_owned()),
+        detail: Some(DetailArg::Processes),
+        ..JobsRequest::default()
+    };
+    service.jobs(request).await.unwrap().jobs.remove(0).why.unwrap()
 }

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::support::command::{sshjobs, told};
@@ -194,4 +196,100 @@ async fn of_many_processes_the_oldest_and_the_newest_are_described() {
     })
     .await;
     told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
+}
+
+/// Why a job ended, once it has.
+fn why(sshd: &Sshd, job: &str) -> Value {
+    sshjobs(sshd, &["wait", job]);
+    inspect(sshd, job)["why"].clone()
+}
+
+#[tokio::test]
+async fn a_durable_job_says_why_it_ended_and_what_it_used() {
+    let sshd = Sshd::start().await;
+    let job = spawn(
+        &sshd,
+        &[],
+        "perl -e '$x = q(a) x 40_000_000; $i++ while $i < 3_000_000'; exit 3",
+    );
+
+    let why = why(&sshd, &job);
+
+    assert_eq!(why["cause"], "exited", "{why}");
+    assert_eq!(
+        why["summary"],
+        format!("{job} exited by itself, with status 3")
+    );
+    assert!(why["cpu_ms"].as_u64() > Some(10), "{why}");
+    assert!(
+        why["peak_memory_bytes"].as_u64() > Some(40_000_000),
+        "{why}"
+    );
+    let words = told(&sshjobs(&sshd, &["inspect", &job]));
+    assert!(
+        words.contains("exited by itself") && words.contains("MiB"),
+        "{words}"
+    );
+}
+
+#[tokio::test]
+async fn the_end_of_a_job_says_who_caused_it() {
+    let sshd = Sshd::start().await;
+    let limited = spawn(&sshd, &["--timeout", "1s"], "sleep 600");
+    let signalled = spawn(&sshd, &[], "sleep 601");
+    let killed = spawn(&sshd, &[], "sleep 602");
+    let crashed = spawn(&sshd, &[], "kill -SEGV $$");
+
+    told(&sshjobs(&sshd, &["signal", &signalled, "TERM"]));
+    let seen = summary_with(&sshd, &killed, "sleep 602").await;
+    kill_as_a_stranger(&seen["processes"][0]["pid"]);
+
+    let causes =
+        [&limited, &signalled, &killed, &crashed].map(|job| why(&sshd, job)["cause"].clone());
+    assert_eq!(
+        causes,
+        ["time_limit", "sent_signal", "unknown_sender", "crashed"].map(|cause| json!(cause))
+    );
+}
+
+#[tokio::test]
+async fn an_attached_job_that_a_stranger_killed_has_no_figures() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = Caller::new(&server.url, &token(&sshd, "ci", &[]));
+    let spawn = |command: &str| {
+        let started = caller.ok("spawn", json!({"host": HOST, "command": command}));
+        started["job_id"].as_str().unwrap().to_owned()
+    };
+    let why = |job: &str| {
+        caller.ok("wait", json!({"job_ids": [job], "wait_ms": 20_000}));
+        let reply = caller.ok("jobs", json!({"job_id": job, "detail": "processes"}));
+        reply["jobs"][0]["why"].clone()
+    };
+    let killed = spawn("exec sleep 603");
+    let processes = std::cell::RefCell::new(Value::Null);
+    eventually("the job runs", async || {
+        let reply = caller.ok("jobs", json!({"job_id": killed, "detail": "processes"}));
+        let found = reply["jobs"][0]["processes"]["processes"].clone();
+        let is_it = found[0]["command"] == "sleep 603";
+        processes.replace(found);
+        is_it
+    })
+    .await;
+
+    kill_as_a_stranger(&processes.borrow()[0]["pid"]);
+    let by_stranger = why(&killed);
+    let signalled = spawn("exec sleep 604");
+    caller.ok("signal", json!({"job_id": signalled, "signal": "KILL"}));
+    let by_us = why(&signalled);
+
+    assert_eq!(by_stranger["cause"], "unknown_sender", "{by_stranger}");
+    assert!(by_stranger["cpu_ms"].is_null() && by_stranger["peak_memory_bytes"].is_null());
+    assert_eq!(by_us["cause"], "sent_signal", "{by_us}");
+}
+
+/// Kills a process without the help of sshjobs.
+fn kill_as_a_stranger(pid: &Value) {
+    let pid = i32::try_from(pid.as_i64().unwrap()).unwrap();
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
 }

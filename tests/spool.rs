@@ -391,6 +391,75 @@ async fn the_end_tells_the_size_of_a_file_that_was_shortened() {
 }
 
 #[tokio::test]
+async fn the_end_has_the_figures_that_the_supervisor_noted() {
+    let host = Host::new();
+    let mut child = host.start();
+    let text = order(
+        "measured",
+        "perl -e \'$x = \"a\" x 40_000_000; $i++ while $i < 3_000_000\'; exit 3",
+    );
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(text.replace("\\'", "'").as_bytes())
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(ended(&host.spool("measured")).await, "3");
+
+    for kind in [Kind::Perl, Kind::Shell] {
+        let mut follower = host.follow(kind, "f1", "measured 0 0\n");
+        let end = follower.line("X");
+        let words: Vec<&str> = end.split(' ').collect();
+        let [kills_in_cgroup, kills_on_host, user, _system, peak_kib] = words[8..] else {
+            panic!("{kind:?}: {end}");
+        };
+        assert!(["-", "0"].contains(&kills_in_cgroup), "{end}");
+        assert!(kills_on_host.parse::<u64>().is_ok(), "{end}");
+        assert!(user.contains(|c| ('1'..='9').contains(&c)), "{end}");
+        assert!(peak_kib.parse::<u64>().unwrap() > 40_000, "{end}");
+    }
+}
+
+#[tokio::test]
+async fn a_job_whose_measuring_process_was_killed_runs_on_and_has_no_known_end() {
+    let host = Host::new();
+    let (spool, go) = (host.spool("job"), host.path("go"));
+    let command = format!("while ! [ -e {} ]; do sleep 0.05; done", go.display());
+    let mut child = host.start();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(order("job", &command).as_bytes())
+        .unwrap();
+    assert!(child.wait().unwrap().success());
+    eventually("it runs", async || spool.join("pid").exists()).await;
+    let first_number = |file: &str| -> i32 {
+        let text = std::fs::read_to_string(spool.join(file)).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    let (leader, supervisor) = (first_number("pid"), first_number("sup"));
+
+    kill(Pid::from_raw(parent_of(leader)), Signal::SIGKILL).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!spool.join("exit").exists(), "the job still runs");
+    std::fs::write(go, "").unwrap();
+
+    eventually("the supervisor has ended", async || {
+        !Path::new(&format!("/proc/{supervisor}")).exists()
+    })
+    .await;
+    assert!(!spool.join("exit").exists());
+}
+
+fn parent_of(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
 async fn old_jobs_are_removed_below_a_home_directory_with_a_space() {
     let host = Host::with_space();
     let new = host.spool("new");

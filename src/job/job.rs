@@ -15,6 +15,7 @@ use super::id::{JobId, Nonce};
 use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::reach::HostReach;
+use super::signal::Signal;
 use super::spec::{JobSpec, Pace, Terminal};
 use super::storage::Storage;
 use crate::job::fleet::Fleet;
@@ -520,6 +521,11 @@ impl Job {
     /// Notes that it is the job's turn to start.
     pub fn admit(&self) {
         self.write_log(Log::admit);
+    }
+
+    /// Notes that a signal was sent to the job through sshjobs.
+    pub fn note_sent_signal(&self, signal: Signal) {
+        self.write_log(|log| log.note_sent(signal));
     }
 
     /// Ends the job. Later calls change nothing.

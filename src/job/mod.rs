@@ -10,6 +10,7 @@ mod archive;
 mod becomes;
 mod caller;
 mod cursors;
+mod end_cause;
 mod fleet;
 mod id;
 mod job;
@@ -38,6 +39,9 @@ pub use archive::{Archive, Coverage, RecordedPiece, Recording, RecordingPlace, S
 pub use becomes::{BadBecome, Become, BecomeMethod};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
+pub use end_cause::{
+    EndCause, EndEvidence, KilledProcess, MemoryKills, MemoryProof, PostMortem, ResourceUse,
+};
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,
     MemberProgress, MemberResult, Printed, RangeError, Rollout, StopAfter, fold, prefixed,
@@ -55,7 +59,7 @@ pub use reading::{Matching, TooSlow};
 pub use shell::{
     AwaitsStdin, ControlLine, ExecPlan, KillReport, Left, PlanError, ProcessGroup, Reach,
     awaits_stdin_script, become_command, control_request, control_script, inspect_script,
-    kill_script, shell_probes,
+    kill_script, post_mortem_script, shell_probes,
 };
 
 pub use log::{Change, End, Recorded, Recorder};

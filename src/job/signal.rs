@@ -67,6 +67,16 @@ impl Signal {
         ["HUP", "INT", "QUIT", "ABRT", "KILL", "TERM"].contains(&self.0)
     }
 
+    /// Whether it may end a command. Signals for job control only stop and continue it.
+    pub fn may_end(self) -> bool {
+        !["STOP", "TSTP", "CONT"].contains(&self.0)
+    }
+
+    /// The signal that a shell reports by an exit status of 128 or more.
+    pub fn of_status(status: u32) -> Option<Self> {
+        Self::of_number(i32::try_from(status.checked_sub(128)?).ok()?)
+    }
+
     /// The signal with this number, where all systems agree on it.
     pub fn of_number(number: i32) -> Option<Self> {
         SIGNALS

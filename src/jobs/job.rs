@@ -12,8 +12,8 @@ use super::error::Error;
 use super::judge::Content;
 use crate::job::{self, Caller, Fleet, Recording, RecordingPlace, prefixed};
 use crate::jobs::{
-    Excerpt, ExcerptBudget, Line, Outcome, Phase, Processes, ReadQuery, Reading, Selection, Signal,
-    Status, Summary, WaitsFor,
+    EndCause, Excerpt, ExcerptBudget, Line, Outcome, Phase, Processes, ReadQuery, Reading,
+    Selection, Signal, Status, Summary, WaitsFor,
 };
 use crate::nearest::nearest;
 use crate::output::{Resize, TerminalSize};
@@ -375,6 +375,12 @@ impl Job {
     /// [`Error::Signal`] if the job has ended, or the host can't be reached.
     pub async fn processes(&self) -> Result<Option<Processes>, Error> {
         Ok(self.look(Verb::Read).runner.processes(&self.job).await?)
+    }
+
+    /// Why the job ended. `None` if it has not. If it was killed, its host may be asked, for at most some
+    /// seconds; a host that can't be reached is no error.
+    pub async fn end_cause(&self) -> Option<EndCause> {
+        self.look(Verb::Read).runner.end_cause(&self.job).await
     }
 
     /// Sends `signal` to every process of the job. With `grace`, processes that are still alive

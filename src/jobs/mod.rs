@@ -96,10 +96,11 @@ pub use crate::forward::{
 };
 pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::job::{
-    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Exit, FleetCounts,
-    FleetSummary, LostWhy, Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase,
-    Process, Processes, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail,
-    TemplateCall, Terminal, Termios, Transferred, Wait,
+    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, EndCause, EndEvidence,
+    Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup, MemberProgress,
+    MemberResult, MemoryKills, MemoryProof, Outcome, Phase, Process, Processes, ResourceUse,
+    Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal,
+    Termios, Transferred, Wait,
 };
 #[doc(hidden)]
 pub use crate::notify::{Attempt, Delivery, DeliveryState, Receiver};

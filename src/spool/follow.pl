@@ -48,7 +48,7 @@ sub state_of { # Empty while it runs.
   if (-e "$d/exit") {
     my @f = split ' ', first_line("$d/exit");
     # Other contents were not written by the supervisor.
-    return @f >= 4 && $f[0] =~ /^[0-9]+$/ ? "exited @f[0..3]" : 'lost supervisor_died';
+    return @f >= 4 && $f[0] =~ /^[0-9]+$/ ? "exited @f" : 'lost supervisor_died';
   }
   return '' if $now - $job{$j}{looked} < 1 + @order / 50;
   $job{$j}{looked} = $now;

@@ -1,5 +1,7 @@
 //! Parses the output of a follower. Malformed input never panics and never blocks.
 
+use std::time::Duration;
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::output::Stream;
@@ -51,8 +53,10 @@ pub enum SpoolEnd {
         status: u32,
         /// The signal that was sent to it, if any.
         sent: Option<String>,
-        /// The supervisor ended it because of its time limit.
-        timed_out: bool,
+        /// The limit because of which the supervisor ended it, if it did.
+        limit: Option<SpoolLimit>,
+        /// What the host measured.
+        measured: Measured,
     },
     /// The host was rebooted.
     HostRebooted,
@@ -62,13 +66,61 @@ pub enum SpoolEnd {
     SpoolGone,
 }
 
+/// A limit of a durable job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpoolLimit {
+    /// Its time limit.
+    Time,
+    /// Maximum bytes of its output on the host.
+    Quota,
+}
+
+/// Figures of a job that has ended. `None` if its host does not measure them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Number of processes that the kernel killed in the supervisor's control group while the job ran,
+    /// because memory ran out.
+    pub kills_in_cgroup: Option<u64>,
+    /// The same on the whole host.
+    pub kills_on_host: Option<u64>,
+    /// Processor time of the job's processes.
+    pub cpu: Option<Duration>,
+    /// The most memory that one of its processes used, in bytes.
+    pub peak_memory: Option<u64>,
+}
+
+impl Measured {
+    /// Parses the words after the time of the end. Earlier versions of the supervisor note none.
+    fn parse(words: &[&str]) -> Self {
+        let [kills_in_cgroup, kills_on_host, user, system, peak_kib, ..] = *words else {
+            return Self::default();
+        };
+        let cpu = shell_time(user).zip(shell_time(system));
+        let peak_kib: Option<u64> = peak_kib.parse().ok();
+        Self {
+            kills_in_cgroup: kills_in_cgroup.parse().ok(),
+            kills_on_host: kills_on_host.parse().ok(),
+            cpu: cpu.map(|(user, system)| user.saturating_add(system)),
+            peak_memory: peak_kib.map(|kib| kib.saturating_mul(1024)),
+        }
+    }
+}
+
+/// A time in the form of a shell's `times`: `1m2.345s`.
+fn shell_time(text: &str) -> Option<Duration> {
+    let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;
+    let minutes: u64 = minutes.parse().ok()?;
+    let seconds = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+    Some(Duration::from_secs(minutes.checked_mul(60)?).saturating_add(seconds))
+}
+
 impl SpoolEnd {
     /// Parses the words after the sizes. The follower sends them only once, so malformed words
     /// still end the job: its outcome can't be found out any more.
     fn parse(words: &[&str]) -> Self {
         match *words {
-            ["exited", status, sent, why, ..] => match status.parse() {
-                Ok(status) => Self::exited(status, sent, why),
+            ["exited", status, sent, why, ref rest @ ..] => match status.parse() {
+                Ok(status) => Self::exited(status, sent, why, rest),
                 Err(_) => Self::SupervisorDied,
             },
             ["lost", "host_rebooted"] => Self::HostRebooted,
@@ -77,14 +129,18 @@ impl SpoolEnd {
         }
     }
 
-    fn exited(status: u32, sent: &str, why: &str) -> Self {
-        // A job that exceeds its quota is ended by SIGTERM.
-        let sent = if why == "quota" { "TERM" } else { sent };
+    /// `rest` is the time of the end and the figures.
+    fn exited(status: u32, sent: &str, why: &str, rest: &[&str]) -> Self {
         let was_sent = sent != "-";
         Self::Exited {
             status,
             sent: was_sent.then(|| sent.to_owned()),
-            timed_out: why == "timeout",
+            limit: match why {
+                "timeout" => Some(SpoolLimit::Time),
+                "quota" => Some(SpoolLimit::Quota),
+                _ => None,
+            },
+            measured: Measured::parse(rest.get(1..).unwrap_or_default()),
         }
     }
 }
@@ -254,7 +310,7 @@ mod tests {
             .collect()
     }
 
-    const TRANSCRIPT: &[u8] = b"welcome!\nP web1-a 42\nD web1-a 1 0 6\none\ntwD web1-b 2 7 3\nD x\nX web1-a 6 0 exited 3 TERM - 1700000000 \nX web1-b 0 10 lost spool_gone\n";
+    const TRANSCRIPT: &[u8] = b"welcome!\nP web1-a 42\nD web1-a 1 0 6\none\ntwD web1-b 2 7 3\nD x\nX web1-a 6 0 exited 3 TERM - 1700000000 - 2 1m0.5s 0m1.000s 2\nX web1-b 0 10 lost spool_gone\n";
 
     #[test]
     fn output_may_look_like_frames() {
@@ -272,7 +328,13 @@ mod tests {
         let end = SpoolEnd::Exited {
             status: 3,
             sent: Some("TERM".into()),
-            timed_out: false,
+            limit: None,
+            measured: Measured {
+                kills_in_cgroup: None,
+                kills_on_host: Some(2),
+                cpu: Some(Duration::from_millis(61_500)),
+                peak_memory: Some(2048),
+            },
         };
         assert_eq!(
             frames[3],

@@ -18,5 +18,5 @@ pub use commands::{
     Answer, Fence, FollowFrom, RESULT, eof, fenced, follow, forget, install, note_signal, resize,
     scripts, start, sweep, write,
 };
-pub use frames::{Frames, SpoolEnd, SpoolFrame};
+pub use frames::{Frames, Measured, SpoolEnd, SpoolFrame, SpoolLimit};
 pub use order::{BecomeOrder, Order, StartError, Stdin};

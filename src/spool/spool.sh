@@ -57,6 +57,53 @@ group_lives() { # Whether group $p has a process, perhaps of another user.
   m=$(LC_ALL=C; kill -0 "-$p" 2>&1) && return
   case $m in *ermitted*) ;; *) return 1 ;; esac
 }
+memory_kills() { # Sets $sj_kc and $sj_kh to the numbers of processes that the kernel has killed because memory ran out, in the
+  # control group of this shell (version 2 or 1) and on the host. "-" stands for a number that the host does not tell.
+  sj_kc=- sj_kh=-
+  {
+    while read -r sj_name sj_n; do [ "$sj_name" != oom_kill ] || sj_kh=$sj_n; done </proc/vmstat
+    while IFS=: read -r _ sj_name sj_path; do
+      case $sj_name in
+      '') sj_file=/sys/fs/cgroup$sj_path/memory.events ;;
+      memory) sj_file=/sys/fs/cgroup/memory$sj_path/memory.oom_control ;;
+      *) continue ;;
+      esac
+      [ -r "$sj_file" ] || continue
+      while read -r sj_name sj_n; do [ "$sj_name" != oom_kill ] || sj_kc=$sj_n; done <"$sj_file"
+    done </proc/self/cgroup
+  } 2>/dev/null
+}
+new_kills() { # Prints how many more than $1 there are in $2.
+  case $1$2 in *-*|'') echo - ;; *) echo $(($2 - $1)) ;; esac
+}
+# measured: becomes a command whose processes' peak memory is noted in the file peak, in KiB. Only their parent is told that, by
+# getrusage, which no shell calls. The number of that call depends on the machine for which perl was built (e_machine of its ELF
+# header). The file has its full size before, so that a full disk does not matter.
+sj_perl='
+  my ($file, @command) = @ARGV;
+  my %getrusage = (62 => 98, 183 => 165, 243 => 165, 258 => 165);
+  my ($header, $call, $pid) = ("");
+  if (open(my $perl, "<:raw", "/proc/self/exe")) { read($perl, $header, 20) }
+  $call = $getrusage{unpack("v", substr($header, 18))} if $header =~ /^\x7fELF\x02\x01/ && length $header == 20;
+  open(my $out, "+<", $file) or exec @command;
+  $pid = fork if $call;
+  unless (defined $pid) { printf $out "%-20s\n", "-"; close $out }
+  unless ($pid) { exec @command; exit 127 }
+  $SIG{$_} = "IGNORE" for qw(HUP INT TERM PIPE);
+  waitpid $pid, 0;
+  my $status = $?;
+  my $usage = "\0" x 144;
+  my $peak = syscall($call, -1, $usage) == 0 ? (unpack "q5", $usage)[4] : "-";
+  printf $out "%-20s\n", $peak;
+  close $out;
+  exit($status & 127 ? 128 + ($status & 127) : $status >> 8);
+'
+measured() {
+  if [ -z "${PERL5OPT:-}" ] && command -v perl >/dev/null 2>&1 && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
+    exec perl -e "$sj_perl" "$sj_J/peak" "$@" 6<&6
+  fi
+  exec "$@" 6<&6
+}
 decode() { # Sets $sj_d to the text that $1 encodes, including newlines at its end.
   sj_d=$(printf '%b.' "$1")
   sj_d=${sj_d%.}
@@ -75,13 +122,13 @@ if command -v setsid >/dev/null 2>&1; then
     setsid $sj_r "$@" <&9 9<&- &
     exit 0
   }
-  led() { exec setsid "$@" 6<&6; }
+  led() { measured setsid "$@"; }
 elif command -v perl >/dev/null 2>&1; then
   session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
-  led() { exec perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@" 6<&6; }
+  led() { measured perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
 elif command -v python3 >/dev/null 2>&1; then
   session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
-  led() { exec python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@" 6<&6; }
+  led() { measured python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
 else
   session() { say error this host has neither setsid nor perl nor python3; exit 1; }
 fi
@@ -341,10 +388,22 @@ supervise)
     echo "$q $5" >"$sj_S/q/$1"
     guard
   }
+  memory_kills
+  sj_kc0=$sj_kc sj_kh0=$sj_kh
   # In a subshell, so that this shell's message about its end is discarded. A Korn shell passes on only named descriptors.
   (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7" "$9" "$mark") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
   rc=$?
+  # In this shell, not in a subshell, which has no children.
+  times 2>/dev/null >"$sj_J/times"
   exec 5<&- 6<&-
+  peak=-
+  { read -r peak _ <"$sj_J/peak"; } 2>/dev/null
+  if [ "$peak" = pending ]; then
+    # The process that measures was killed, and the job was not: nothing can find out any more how the job ends. Without a noted
+    # end it counts as lost.
+    while { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0"; do pause; done
+    exit 1
+  fi
   [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
   if [ -n "$gatekeeper" ]; then
     why=ended
@@ -365,7 +424,11 @@ supervise)
   k=- why=-
   { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
-  printf '%s %s %s %s ' $rc "$k" "$why" "$(date +%s)" 1<>"$sj_J/exit.r"
+  memory_kills
+  user=- system=-
+  { { read -r _; read -r user system; } <"$sj_J/times"; } 2>/dev/null
+  measures="$(new_kills "$sj_kc0" "$sj_kc") $(new_kills "$sj_kh0" "$sj_kh") ${user:--} ${system:--} ${peak:--}"
+  printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
   rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"
   # A writer that has just started may have missed the first signal.
@@ -591,8 +654,8 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
     x= sj_d=$sj_S/$1
     if [ -f "$sj_d/exit" ]; then
       rc=
-      { read -r rc k why at _ <"$sj_d/exit"; } 2>/dev/null
-      x="exited $rc $k $why $at"
+      { read -r rc k why at measures <"$sj_d/exit"; } 2>/dev/null
+      x="exited $rc $k $why $at${measures:+ $measures}"
       # Other contents were not written by the supervisor.
       case $rc in ''|*[!0-9]*) x="lost supervisor_died" ;; esac
     elif [ ! -d "$sj_d" ]; then

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::job::{
-    Become, Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce,
-    Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, StdinPlan,
-    TemplateCall, Terminal, Turn, wall_now,
+    Become, Caller, Draft, EndEvidence, FleetPlan, Identity, Job, JobId, JobSpec, MachineId,
+    Member, Nonce, Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status,
+    StdinPlan, TemplateCall, Terminal, Turn, wall_now,
 };
 use crate::notify::Receiver;
 use crate::output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
@@ -99,6 +99,9 @@ pub struct Record {
     /// Hosts and roll-out, for a fleet.
     #[serde(default)]
     pub fleet: Option<FleetPlan>,
+    /// Facts about its end.
+    #[serde(default, skip_serializing_if = "EndEvidence::is_empty")]
+    pub evidence: EndEvidence,
     /// Its members' outcomes, for a fleet that has ended.
     #[serde(default)]
     pub members: Vec<Member>,
@@ -173,6 +176,7 @@ impl Record {
             dropped_lines: 0,
             stored_bytes: 0,
             fleet: fleet.clone(),
+            evidence: EndEvidence::default(),
             members: Vec::new(),
             member_of: member_of.clone(),
             seen_at: wall_now(),
@@ -194,6 +198,7 @@ impl Record {
         self.first_output_at = status.first_output_at.map(timestamp_of);
         self.last_output_at = status.last_output_at.map(timestamp_of);
         self.ended_at = status.ended_at.map(timestamp_of);
+        self.evidence = status.evidence.clone();
         self.modes = status.terminal_modes;
         self.total_lines = status.total_lines;
         self.total_bytes = status.total_bytes;
@@ -218,6 +223,7 @@ impl Record {
             is_stale: false,
             disconnected: None,
             terminal_modes: self.modes,
+            evidence: self.evidence.clone(),
         }
     }
 
@@ -254,6 +260,7 @@ impl Record {
             last_output_at: self.last_output_at,
             ended_at: self.ended_at,
             pgid: self.pgid,
+            evidence: self.evidence.clone(),
             modes: self.modes,
         }
     }

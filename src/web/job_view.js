@@ -184,7 +184,7 @@ export class JobView {
     }
     this.actions.update(job);
     this.answer.update(job, isAwaiting);
-    this.processes.element.hidden = !isRunning(job) || Boolean(job.members);
+    this.processes.update(job);
     this.toScreen.hidden = !job.pty;
   }
 

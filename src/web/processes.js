@@ -1,13 +1,15 @@
-// The processes of a running job, and why it may be silent.
+// The processes of a running job, and why it may be silent; or why a job ended.
 
 import { call } from "./api.js";
 import { attempt, button, element } from "./dom.js";
-import { bytes, count, duration } from "./format.js";
+import { bytes, count, duration, isRunning } from "./format.js";
 
 const COLUMNS = ["Process", "State", "Waits for", "CPU", "Memory", "Age", "Files", "Read", "Written", "Command"];
 
 export class Processes {
+  #question = element("summary", {}, "Why is it silent?");
   #result = element("div", { "aria-live": "polite" });
+  #hasEnded = false;
 
   constructor(jobId) {
     this.jobId = jobId;
@@ -15,23 +17,44 @@ export class Processes {
     this.element = element(
       "details",
       { className: "processes" },
-      element("summary", {}, "Why is it silent?"),
+      this.#question,
       look,
       this.#result,
     );
     this.element.addEventListener("toggle", () => this.element.open && this.#look());
   }
 
+  update(job) {
+    this.element.hidden = Boolean(job.members);
+    const hasEnded = !isRunning(job);
+    if (hasEnded === this.#hasEnded) return;
+    this.#hasEnded = hasEnded;
+    this.#question.textContent = hasEnded ? "Why did it end?" : "Why is it silent?";
+    if (this.element.open) this.#look();
+  }
+
   #look() {
     return attempt(async () => {
-      this.#result.replaceChildren("Observing for half a second…");
+      this.#result.replaceChildren("Asking the host…");
       const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
-      const list = reply.jobs[0]?.processes;
-      this.#result.replaceChildren(...(list ? shown(list) : ["It has ended."]));
+      const job = reply.jobs[0] ?? {};
+      const parts = job.processes ? shown(job.processes) : endOf(job);
+      this.#result.replaceChildren(...parts);
     }).then((_) => {
-      if (this.#result.textContent.startsWith("Observing")) this.#result.replaceChildren();
+      if (this.#result.textContent.startsWith("Asking")) this.#result.replaceChildren();
     });
   }
+}
+
+// Why a job ended, and the resources that it used.
+function endOf(job) {
+  const why = job.why;
+  if (!why) return [job.reason ?? "Nothing is known about it."];
+  const cpu = why.cpu_ms === undefined ? "unknown" : `${(why.cpu_ms / 1000).toFixed(2)} s`;
+  const memory = why.peak_memory_bytes === undefined ? "unknown" : bytes(why.peak_memory_bytes);
+  const figures = [`Processor time ${cpu}`, `peak memory of a process ${memory}`];
+  if (why.memory_kills) figures.push(`${count(why.memory_kills)} killed because memory ran out`);
+  return [element("p", {}, why.summary), element("p", { className: "hint" }, figures.join(", "))];
 }
 
 function shown(list) {

@@ -42,14 +42,14 @@ pub(crate) use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, AuditLine, AuditReply, Because, ChangedRow,
-    CommandRequest, CursorAt, Decision, DeliveredVia, DetailArg, EditArg, Encoding, FileEntry,
-    FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction, ForwardEntry, ForwardReply,
-    ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply, HostsRequest, JobEntry, JobTail,
-    JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup,
-    PutReply, PutRequest, ReadReply, ReadRequest, Record, Reversed, RunOptions, RunReply,
-    RunRequest, Screen, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
-    Span, SpawnReply, SpawnRequest, StreamName, TailReply, TailRequest, TemplateEntry,
-    TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply,
-    WriteRequest, WriteUnit,
+    CommandRequest, CursorAt, Decision, DeliveredVia, DetailArg, EditArg, Encoding, EndReason,
+    FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction, ForwardEntry,
+    ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply, HostsRequest,
+    JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial, ProcessEntry,
+    ProcessList, PutGroup, PutReply, PutRequest, ReadReply, ReadRequest, Record, Reversed,
+    RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
+    SignalReply, SignalRequest, Size, Span, SpawnReply, SpawnRequest, StreamName, TailReply,
+    TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode,
+    WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

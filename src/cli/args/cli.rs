@@ -187,7 +187,7 @@ pub enum Verb {
     Export(ExportArgs),
     /// Show the screen of a job's terminal; -f follows it.
     Screen(ScreenArgs),
-    /// Show why a job is silent: its processes, and the events they wait for.
+    /// Show why a job is silent or why it ended.
     Inspect(InspectArgs),
     /// Attach this terminal to a job that runs on one.
     Attach(AttachArgs),

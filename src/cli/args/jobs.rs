@@ -187,12 +187,18 @@ The host (Linux) describes the job's processes: what each one uses and waits for
 second. CPU is the share of one core in that time, AGE the time since the process began.
 WAITS FOR names the event that a process waits for: a child, a timer, a lock, input from a socket, a pipe
 or its terminal. At most 50 processes are shown; --json has their whole figures. The last line says in a sentence why the job may be silent. For a fleet, name a member: FLEET/HOST. Commands are
-withheld if they may have secrets that this process can't hide. A job that has ended is shown by its state.
+withheld if they may have secrets that this process can't hide.
+
+Of a job that has ended, it shows why: the exit of the command, a limit, a signal and whether it was sent
+through sshjobs, or a lack of memory on the host, for which a killed job's host is asked. Durable jobs also
+have figures: processor time, the peak memory of a process (if the host has perl), and the number of
+processes that the kernel killed because memory ran out. A host may hide what it knows; then it is unknown.
 
 Exit status: 0; 255 if the host can't be reached.
 
 Examples:
-  sshjobs inspect last                  why does it print nothing?
+  sshjobs inspect last                  why does it print nothing, or why did it end?
+  sshjobs inspect --json ID | jq .why   the same for scripts, of a job that has ended
   sshjobs inspect --json ID | jq '.processes[] | {pid, waits_for}'")]
 pub struct InspectArgs {
     /// The job's id.

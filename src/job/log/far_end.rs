@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use crate::job::{Exit, Outcome, Signal};
+use crate::job::{EndEvidence, Exit, Outcome, Signal};
 use crate::output::{Source, TerminalSize};
 
 /// Where a job runs. It reports events, and accepts commands through its [`Controls`].
@@ -41,6 +41,8 @@ pub enum FarEvent {
     ProcessGroup(u32),
     /// The far end itself reports the job's outcome. No event follows.
     Over(Outcome),
+    /// Facts about the end, which follows.
+    Evidence(EndEvidence),
     /// This process gives up the connection to the host. The job continues there and can be found
     /// again.
     Detached,

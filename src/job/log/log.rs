@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::pending::LogEvent;
 use super::recorder::Change;
-use crate::job::{Coverage, Exit, Outcome};
+use crate::job::{Coverage, EndEvidence, Exit, Outcome, Signal};
 use crate::output::{
     LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Source, Stream, TerminalModes,
     Timestamp, time_of, timestamp_of,
@@ -59,6 +59,8 @@ pub struct Log {
     phase: Phase,
     /// Id of the job's process group on its host, once reported.
     pgid: Option<u32>,
+    /// Facts about its end.
+    evidence: EndEvidence,
     /// Modes of its terminal, if it has one.
     modes: Option<ModeTracker>,
     clock: Clock,
@@ -84,6 +86,8 @@ pub struct Past {
     pub ended_at: Option<Timestamp>,
     /// Id of its process group.
     pub pgid: Option<u32>,
+    /// Facts about its end.
+    pub evidence: EndEvidence,
     /// Modes of its terminal, at some time before the end of the kept output.
     pub modes: TerminalModes,
 }
@@ -119,6 +123,8 @@ pub struct Status {
     pub disconnected: Option<Duration>,
     /// Modes of its terminal, if it has one.
     pub terminal_modes: TerminalModes,
+    /// Facts about its end.
+    pub evidence: EndEvidence,
 }
 
 impl Log {
@@ -128,6 +134,7 @@ impl Log {
             ring: Ring::new(limits),
             phase: Phase::Starting,
             pgid: None,
+            evidence: EndEvidence::default(),
             modes: None,
             clock: Clock::now(),
             first_output_at: None,
@@ -148,12 +155,14 @@ impl Log {
             last_output_at,
             ended_at,
             pgid,
+            evidence,
             modes,
         } = past;
         Self {
             ring,
             phase,
             pgid,
+            evidence,
             modes: Some(ModeTracker::starting_with(modes)),
             clock: Clock::resumed(started_at),
             first_output_at,
@@ -182,6 +191,7 @@ impl Log {
         match change {
             Change::Started => self.run(),
             Change::ProcessGroup(id) => self.pgid = Some(*id),
+            Change::Evidence(evidence) => self.evidence.merge(evidence.clone()),
             Change::Append(source, bytes) => self.append(*source, bytes, self.clock.at(now), now),
             Change::FinishStreams => self.finish_streams(self.clock.at(now)),
         }
@@ -310,6 +320,13 @@ impl Log {
         self.pgid
     }
 
+    /// Notes that a signal was sent to the job through sshjobs, unless the job has ended.
+    pub(in crate::job) fn note_sent(&mut self, signal: Signal) {
+        if self.outcome().is_none() {
+            self.evidence.note_sent(signal);
+        }
+    }
+
     /// Arrival of the newest byte.
     pub(crate) fn last_output(&self) -> Option<Instant> {
         self.last_output
@@ -361,6 +378,7 @@ impl Log {
             is_stale: false,
             disconnected: None,
             terminal_modes: self.modes.as_ref().map(ModeTracker::modes).unwrap_or_default(),
+            evidence: self.evidence.clone(),
         }
     }
 }
@@ -432,6 +450,7 @@ mod tests {
             last_output_at: None,
             ended_at: None,
             pgid: None,
+            evidence: EndEvidence::default(),
             modes: TerminalModes::default(),
         };
         let ring = Ring::resumed(RingLimits::default(), &first.ring().checkpoint());
@@ -464,6 +483,7 @@ mod tests {
             last_output_at: None,
             ended_at: None,
             pgid: None,
+            evidence: EndEvidence::default(),
             modes: TerminalModes::default(),
         };
         let mut log = Log::resumed(Ring::new(RingLimits::default()), past.clone());

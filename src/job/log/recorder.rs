@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::drain::Drain;
 use super::far_end::FarEvent;
 use crate::job::announced::Announcements;
-use crate::job::{Exit, LostWhy, Outcome};
+use crate::job::{EndEvidence, Exit, LostWhy, Outcome};
 use crate::output::{Source, Stream};
 
 /// Turns the events of a far end into changes of the job's log. Pure: the caller passes the time,
@@ -35,6 +35,8 @@ pub enum Change {
     Started,
     /// The host has reported the job's process group.
     ProcessGroup(u32),
+    /// The host has reported facts about the job's end.
+    Evidence(EndEvidence),
     /// Output of the command.
     Append(Source, Bytes),
     /// Both streams have ended: unfinished lines become lines.
@@ -93,6 +95,7 @@ impl Recorder {
             FarEvent::Closed => self.drained(),
             FarEvent::Lost => self.lost(),
             FarEvent::ProcessGroup(id) => Recorded::of(vec![Change::ProcessGroup(id)]),
+            FarEvent::Evidence(evidence) => Recorded::of(vec![Change::Evidence(evidence)]),
             FarEvent::Over(outcome) => self.end(End::Outcome(outcome)),
             FarEvent::Detached => self.end(End::Detached),
         }

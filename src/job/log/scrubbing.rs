@@ -80,7 +80,9 @@ impl Scrubbing {
                     self.finish_streams(&mut scrubbed);
                     scrubbed.push(Change::FinishStreams);
                 }
-                other @ (Change::Started | Change::ProcessGroup(_)) => scrubbed.push(other),
+                other @ (Change::Started | Change::ProcessGroup(_) | Change::Evidence(_)) => {
+                    scrubbed.push(other);
+                }
             }
         }
         self.counted(scrubbed)
@@ -159,7 +161,10 @@ mod tests {
     fn text_of(changes: &[Change]) -> String {
         let pieces = changes.iter().filter_map(|change| match change {
             Change::Append(_, bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            Change::Started | Change::ProcessGroup(_) | Change::FinishStreams => None,
+            Change::Started
+            | Change::ProcessGroup(_)
+            | Change::Evidence(_)
+            | Change::FinishStreams => None,
         });
         pieces.collect()
     }

@@ -1,6 +1,7 @@
 //! Calls of the library: one file for each kind of call, on [`Runner`].
 
 mod cursors;
+mod end_cause;
 mod fleet_signal;
 mod list;
 mod orphan_states;

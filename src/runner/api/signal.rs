@@ -61,7 +61,7 @@ impl Runner {
         let phase = job.read_log(|log| log.phase().clone());
         let is_over = matches!(phase, Phase::Ended(_));
         let is_queued = phase == Phase::Queued;
-        if job.spec.durable && !is_over && !is_queued {
+        if job.spec.durable && !is_over && !is_queued && signal.may_end() {
             self.note_on_host(job, signal).await?;
         }
         if (!job.spec.durable || is_queued)

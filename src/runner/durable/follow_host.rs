@@ -9,10 +9,13 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::spool_calls::{fenced, install, note_refusal, run_on};
 use crate::hosts::{HostRef, Lease, Link};
-use crate::job::{Exit, FarEvent, JobId, LostWhy, Outcome, Positions, Signal};
+use crate::job::{
+    EndEvidence, Exit, FarEvent, JobId, LostWhy, MemoryKills, Outcome, Positions, ResourceUse,
+    Signal,
+};
 use crate::output::Stream;
 use crate::runner::state::{Followed, Follower, Shared, SpawnError};
-use crate::spool::{self, Answer, FollowFrom, Frames, SpoolEnd, SpoolFrame};
+use crate::spool::{self, Answer, FollowFrom, Frames, SpoolEnd, SpoolFrame, SpoolLimit};
 use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Silence after which a follower counts as lost. It sends a heartbeat every five seconds.
@@ -211,14 +214,16 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
 /// Passes one frame of the follower to the recorder of its job. Returns whether it brought new
 /// output.
 async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
-    let told = match frame {
-        SpoolFrame::Alive => None,
+    match frame {
+        SpoolFrame::Alive => false,
         SpoolFrame::CaughtUp => {
             follower.note_caught_up();
-            None
+            false
         }
         SpoolFrame::ProcessGroup { job, pgid } => {
-            Some((JobId::from(job.as_str()), FarEvent::ProcessGroup(pgid)))
+            let job = JobId::from(job.as_str());
+            pass_on(follower, &job, FarEvent::ProcessGroup(pgid)).await;
+            false
         }
         SpoolFrame::Data {
             job,
@@ -227,16 +232,14 @@ async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
             bytes,
         } => {
             let job = JobId::from(job.as_str());
-            fresh_data(
-                follower,
-                &job,
-                Piece {
-                    stream,
-                    offset,
-                    bytes,
-                },
-            )
-            .map(|event| (job, event))
+            let piece = Piece {
+                stream,
+                offset,
+                bytes,
+            };
+            let Some(event) = fresh_data(follower, &job, piece) else { return false };
+            pass_on(follower, &job, event).await;
+            true
         }
         SpoolFrame::End {
             job,
@@ -245,27 +248,33 @@ async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
             end,
         } => {
             let job = JobId::from(job.as_str());
-            end_of(follower, &job, Positions { stdout, stderr }, end).map(|event| (job, event))
+            let evidence = evidence_of(&end);
+            let sizes = Positions { stdout, stderr };
+            let Some(event) = end_of(follower, &job, sizes, end) else { return false };
+            pass_on(follower, &job, FarEvent::Evidence(evidence)).await;
+            pass_on(follower, &job, event).await;
+            false
         }
-    };
-    let Some((job, event)) = told else { return false };
+    }
+}
+
+/// Passes an event to the recorder of its job. After its last event, the job is not followed any more.
+async fn pass_on(follower: &Follower, job: &JobId, event: FarEvent) {
     let is_last = event.is_last();
-    let is_output = matches!(event, FarEvent::Data(..));
     // Cloned out of the lock, because a full queue makes the send wait for a slow store.
     let events = {
         let all = follower.followed();
-        follower.note_stray(&all, &job);
-        all.get(&job).map(|followed| followed.events.clone())
+        follower.note_stray(&all, job);
+        all.get(job).map(|followed| followed.events.clone())
     };
     if let Some(events) = events {
         // Fails only if the recorder has ended.
         events.send(event).await.ok();
     }
     if is_last {
-        follower.followed().remove(&job);
+        follower.followed().remove(job);
         follower.changed.notify_one();
     }
-    is_output
 }
 
 /// A piece of output and its position in its stream.
@@ -355,17 +364,17 @@ pub(crate) fn outcome(end: SpoolEnd) -> Outcome {
         SpoolEnd::Exited {
             status,
             sent,
-            timed_out,
+            limit,
+            measured: _,
         } => {
-            let was_signalled = sent.is_some() || timed_out;
-            let exit = match signal_of(status) {
+            let was_signalled = sent.is_some() || limit.is_some();
+            let exit = match Signal::of_status(status) {
                 Some(signal) if was_signalled => Exit::Signal(signal.name().to_owned()),
                 Some(_) | None => Exit::Status(status),
             };
-            if timed_out {
-                Outcome::TimedOut(Some(exit))
-            } else {
-                Outcome::Ended(exit)
+            match limit {
+                Some(SpoolLimit::Time) => Outcome::TimedOut(Some(exit)),
+                Some(SpoolLimit::Quota) | None => Outcome::Ended(exit),
             }
         }
         SpoolEnd::HostRebooted => Outcome::Lost(LostWhy::HostRebooted, None),
@@ -374,10 +383,29 @@ pub(crate) fn outcome(end: SpoolEnd) -> Outcome {
     }
 }
 
-/// The signal that a shell reports by this exit status.
-fn signal_of(status: u32) -> Option<Signal> {
-    let number = i32::try_from(status.checked_sub(128)?).ok()?;
-    Signal::of_number(number)
+/// Facts about the end of a job that its outcome does not contain.
+fn evidence_of(end: &SpoolEnd) -> EndEvidence {
+    let SpoolEnd::Exited {
+        sent,
+        limit,
+        measured,
+        ..
+    } = end
+    else {
+        return EndEvidence::default();
+    };
+    EndEvidence {
+        sent_signal: sent.clone(),
+        exceeded_quota: *limit == Some(SpoolLimit::Quota),
+        used: ResourceUse {
+            cpu: measured.cpu,
+            peak_memory: measured.peak_memory,
+            memory_kills: MemoryKills {
+                in_cgroup: measured.kills_in_cgroup,
+                on_host: measured.kills_on_host,
+            },
+        },
+    }
 }
 
 /// Runs a command of the spool where a job's host is; see [`run_on`].
@@ -403,11 +431,18 @@ mod tests {
     use super::*;
     use crate::job::{Caller, Draft, Job};
     use crate::output::RingLimits;
+    use crate::spool::Measured;
 
     const EXITED: SpoolEnd = SpoolEnd::Exited {
         status: 0,
         sent: None,
-        timed_out: false,
+        limit: None,
+        measured: Measured {
+            kills_in_cgroup: None,
+            kills_on_host: None,
+            cpu: None,
+            peak_memory: None,
+        },
     };
 
     fn job() -> Arc<Job> {
@@ -463,6 +498,7 @@ mod tests {
 
         tell(&follower, ended(&job, 4)).await;
 
+        assert!(matches!(told.try_recv(), Ok(FarEvent::Evidence(_))));
         let event = told.try_recv().unwrap();
         assert!(
             matches!(

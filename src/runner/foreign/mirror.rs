@@ -183,6 +183,9 @@ fn note_all_of(job: &Arc<Job>, record: &Record) {
     {
         changes.push(Change::ProcessGroup(pgid));
     }
+    if !record.evidence.is_empty() {
+        changes.push(Change::Evidence(record.evidence.clone()));
+    }
     job.record(changes, Instant::now());
     // A job that failed to start has no log.
     if let Some(outcome @ Outcome::NotStarted(_)) = &record.outcome {

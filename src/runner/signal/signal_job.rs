@@ -156,6 +156,7 @@ pub(crate) async fn end_tree(
         return kill(shared, job, Reach::Marked, order, asking).await;
     }
 
+    job.note_sent_signal(order.signal);
     // Servers need not answer or obey. The job's end will show it.
     controls.signal(order.signal).await.ok();
     if let Some(grace) = order.grace {
@@ -185,6 +186,7 @@ pub(crate) async fn kill(
     };
     let script = kill_script(std::slice::from_ref(&group), reach, order);
     let limit = order.grace.unwrap_or_default() + REPORT_TIMEOUT;
+    job.note_sent_signal(order.signal);
     let Some(becomes) = &job.spec.becomes else {
         let answer = run_on_machine(shared, job, Script::without_input(script), limit).await?;
         return Ok(SignalReport::new(KillReport::parse(&answer)));

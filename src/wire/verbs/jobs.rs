@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::end_reason::EndReason;
 use super::processes::{DetailArg, ProcessList};
 use super::spawn::waits_for;
 use crate::jobs::{
@@ -39,7 +40,7 @@ pub struct JobsRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub job_id: Option<String>,
-    /// Why a silent job_id waits.
+    /// Why job_id is silent, or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DetailArg")]
     pub detail: Option<DetailArg>,
@@ -150,6 +151,10 @@ pub struct JobEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub processes: Option<ProcessList>,
+    /// Why it ended, if its processes were requested and it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub why: Option<EndReason>,
 }
 
 const SHOWN_OF_COMMAND: usize = 200;
@@ -307,6 +312,7 @@ impl JobEntry {
             last_seen_at: None,
             last_lines: result.map(|result| result.last.clone()).unwrap_or_default(),
             processes: None,
+            why: None,
         }
     }
 
@@ -353,6 +359,7 @@ impl JobEntry {
             last_seen_at: last_seen_at.map(timestamp_of),
             last_lines: Vec::new(),
             processes: None,
+            why: None,
         }
     }
 }

@@ -4,6 +4,7 @@ mod approvals;
 mod at_replica;
 mod audit;
 mod command;
+mod end_reason;
 mod forget;
 mod forward;
 mod get;
@@ -32,6 +33,7 @@ pub use audit::{AuditLine, AuditReply};
 pub use command::CommandRequest;
 #[doc(hidden)]
 pub(crate) use command::parse_become;
+pub use end_reason::EndReason;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};

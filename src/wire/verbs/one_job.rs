@@ -1,5 +1,6 @@
 //! The verb jobs for one job, which may be asked for its processes.
 
+use super::end_reason::EndReason;
 use super::jobs::{JobEntry, JobsReply, JobsRequest};
 use super::processes::ProcessList;
 use super::spawn::waits_for;
@@ -40,6 +41,9 @@ impl Service {
             entry.standing.reason = waits_for(&job).await;
         } else {
             entry.processes = self.processes_of(&job).await?;
+        }
+        if entry.processes.is_none() && job.is_over() {
+            entry.why = EndReason::of(&job).await;
         }
         Ok(JobsReply::of(vec![entry], clamps))
     }

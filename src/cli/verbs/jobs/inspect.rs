@@ -1,4 +1,5 @@
-//! `sshjobs inspect`: the processes of a job, with their figures and the events that they wait for.
+//! `sshjobs inspect`: the processes of a running job, with their figures and the events that they wait
+//! for, or why a job ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,16 +7,16 @@ use std::time::Duration;
 use super::finish::finish;
 use super::jobs::in_largest_unit;
 use super::pick;
+use crate::cli::Exit;
 use crate::cli::args::InspectArgs;
 use crate::cli::exit::print;
 use crate::cli::json::json;
 use crate::cli::terminal::in_columns;
-use crate::cli::{Exit, note};
 use crate::jobs::printable;
 use crate::remote::Api;
-use crate::wire::{DetailArg, JobsRequest, ProcessEntry, ProcessList};
+use crate::wire::{DetailArg, EndReason, JobsRequest, ProcessEntry, ProcessList};
 
-/// Shows the processes of a job.
+/// Shows the processes of a job, or why it ended.
 pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
     finish(api, async {
         let id = pick::resolve(api, &args.job).await?;
@@ -29,11 +30,12 @@ pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
         if args.json {
             return Ok(print(&json(job)));
         }
-        let Some(processes) = &job.processes else {
-            note(&format!("{id}: {}", job.standing));
-            return Ok(Exit::SUCCESS);
+        let lines = match (&job.processes, &job.why) {
+            (Some(processes), _) => in_words(processes),
+            (None, Some(why)) => why_in_words(why),
+            (None, None) => vec![format!("{id}: {}", job.standing)],
         };
-        Ok(print(&in_words(processes).join("\n")))
+        Ok(print(&lines.join("\n")))
     })
     .await
 }
@@ -71,6 +73,26 @@ fn in_words(list: &ProcessList) -> Vec<String> {
     }
     lines.push(printable(&list.summary));
     lines
+}
+
+/// Why a job ended, and the resources that it used.
+fn why_in_words(why: &EndReason) -> Vec<String> {
+    let cpu = why.cpu_ms.map_or_else(|| "unknown".to_owned(), seconds);
+    let memory = why.peak_memory_bytes.map_or_else(|| "unknown".to_owned(), size);
+    let mut figures = format!("processor time {cpu}, peak memory of a process {memory}");
+    match why.memory_kills {
+        None | Some(0) => {}
+        Some(1) => figures.push_str(", 1 process killed by the kernel because memory ran out"),
+        Some(kills) => figures.push_str(&format!(
+            ", {kills} processes killed by the kernel because memory ran out"
+        )),
+    }
+    vec![printable(&why.summary), figures]
+}
+
+/// A time in seconds, with two decimals.
+fn seconds(milliseconds: u64) -> String {
+    format!("{}.{:02} s", milliseconds / 1000, milliseconds % 1000 / 10)
 }
 
 fn row(depth: usize, process: &ProcessEntry) -> [String; 6] {

@@ -1,0 +1,9 @@
+//! Why a job ended, as far as its host and sshjobs know.
+
+mod cause;
+mod evidence;
+mod post_mortem;
+
+pub use cause::{EndCause, MemoryProof};
+pub use evidence::{EndEvidence, MemoryKills, ResourceUse};
+pub use post_mortem::{KilledProcess, PostMortem};

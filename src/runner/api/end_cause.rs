@@ -1,0 +1,47 @@
+//! Finds out why a job ended.
+
+use std::time::{Duration, SystemTime};
+
+use super::runner::Runner;
+use crate::hosts::Script;
+use crate::job::{EndCause, Job, Phase, PostMortem, post_mortem_script};
+use crate::runner::signal::run_on_machine;
+
+/// Time limit for a host to report processes that its kernel killed.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl Runner {
+    /// Why a job ended. `None` if it has not.
+    ///
+    /// If the job was killed and nothing else explains that, its host is asked which processes its kernel
+    /// killed. A host that can't be asked is no error: then the cause stays unknown.
+    pub async fn end_cause(&self, job: &Job) -> Option<EndCause> {
+        let status = job.status();
+        let Phase::Ended(outcome) = &status.phase else { return None };
+        let ended_at = status.ended_at.unwrap_or(status.started_at);
+        let ended_ago = || SystemTime::now().duration_since(ended_at).unwrap_or_default();
+        let cause = EndCause::decide(outcome, &status.evidence, None, ended_ago());
+        if !cause.wants_post_mortem() {
+            return Some(cause);
+        }
+        let report = self.post_mortem(job).await;
+        Some(EndCause::decide(
+            outcome,
+            &status.evidence,
+            report.as_ref(),
+            ended_ago(),
+        ))
+    }
+
+    /// The host's report about processes that its kernel killed. `None` if it can't be asked.
+    async fn post_mortem(&self, job: &Job) -> Option<PostMortem> {
+        let script = Script::without_input(post_mortem_script().to_owned());
+        match run_on_machine(&self.shared, job, script, REPORT_TIMEOUT).await {
+            Ok(answer) => PostMortem::parse(&answer),
+            Err(error) => {
+                tracing::debug!(job = %job.id, %error, "its host can't be asked why it was killed");
+                None
+            }
+        }
+    }
+}
