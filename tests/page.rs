@@ -43,10 +43,15 @@ impl Served {
 
     /// Performs a scenario as a caller. Returns its measurements.
     fn perform_as(&self, caller: &Caller, scenario: &str, scene: &Value) -> Value {
-        let child = browser(&self.server.url, caller, scenario, scene).spawn().unwrap();
+        self.run(&["page.mjs", scenario], caller, scene)
+    }
+
+    /// Runs a script of `fixtures/clients` as a caller. Returns what it prints.
+    fn run(&self, script: &[&str], caller: &Caller, scene: &Value) -> Value {
+        let child = browser(&self.server.url, caller, script, scene).spawn().unwrap();
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{scenario}: {stderr}");
+        assert!(output.status.success(), "{script:?}: {stderr}");
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -55,13 +60,13 @@ impl Served {
     }
 }
 
-fn browser(url: &str, caller: &Caller, scenario: &str, scene: &Value) -> Command {
+fn browser(url: &str, caller: &Caller, script: &[&str], scene: &Value) -> Command {
     let clients = std::env::var_os("CLIENTS").expect("`make test-page` sets CLIENTS");
     let clients = PathBuf::from(clients);
     let mut command = Command::new(clients.join("venv/bin/node"));
     command
         .current_dir(&clients)
-        .args(["page.mjs", scenario])
+        .args(script)
         .env("PAGE_URL", url)
         .env("PAGE_TOKEN", &caller.token)
         .env("SCENE", scene.to_string())
@@ -311,7 +316,8 @@ async fn a_page_survives_a_restart_and_asks_for_an_expired_login() {
         json!({"host": HOST, "command": "i=0; while sleep 0.1; do i=$((i + 1)); echo line $i; done", "durable": true}),
     );
     let scene = json!({"job": job["job_id"]});
-    let mut child = browser(&server.url, &caller, "restart", &scene).spawn().unwrap();
+    let mut child =
+        browser(&server.url, &caller, &["page.mjs", "restart"], &scene).spawn().unwrap();
     let mut server = Some(server);
     let mut said = Vec::new();
     for step in steps(&mut child) {
@@ -369,6 +375,19 @@ async fn lines_are_linked_copied_and_downloaded() {
     );
 
     served.perform("copy", json!({"job": job}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_show_apps_show_the_live_log_of_a_job() {
+    let served = Served::start().await;
+    let command = "for i in $(seq 300); do printf '\\033[32mok\\033[0m line %s\\n' $i; done; \
+        read -r go; echo the last line; exit 3";
+
+    served.run(
+        &["app_host.mjs"],
+        &served.caller,
+        &json!({"host": HOST, "command": command}),
+    );
 }
 
 /// A deployment that asks a question.

@@ -4,6 +4,7 @@
 //! of a reply say the same. Errors are tool errors with a stable code. An [`Elicitor`] asks the
 //! person behind the client for a login's secrets. [`serve_stdio`] speaks MCP on stdin and stdout.
 
+mod app;
 mod ask;
 mod handler;
 mod prompts;

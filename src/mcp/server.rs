@@ -10,8 +10,10 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, tool, tool_router};
+use serde_json::json;
 
 use crate::jobs::{Role, nearest};
+use crate::mcp::app::{LOG_APP, ui_meta};
 use crate::mcp::ask::Elicitor;
 use crate::mcp::resources::Subscriptions;
 use crate::mcp::tools::{
@@ -72,6 +74,9 @@ const RARE_FOR_SPAWN: [&str; 11] = [
     "term",
 ];
 
+/// Tools whose result clients may show as a live log.
+const SHOW_LOG: [&str; 2] = ["ssh_spawn", "ssh_run"];
+
 /// Whether a caller that may only read jobs may use a tool.
 fn is_for_readers(tool: &Tool) -> bool {
     // Files are read with the rights of the account on the host, as by a command.
@@ -105,10 +110,13 @@ impl Server {
     /// The tools, as this caller may use them.
     pub(super) fn tools(&self) -> Vec<Tool> {
         let mut tools = self.tool_router.list_all();
-        if self.service.offers_local_files() {
-            return tools;
-        }
         for tool in &mut tools {
+            if SHOW_LOG.contains(&&*tool.name) {
+                tool.meta = Some(ui_meta(json!({"resourceUri": LOG_APP})));
+            }
+            if self.service.offers_local_files() {
+                continue;
+            }
             let local_path = match &*tool.name {
                 "ssh_get" => "to",
                 "ssh_put" => "from",

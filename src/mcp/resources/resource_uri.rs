@@ -2,6 +2,7 @@
 
 use url::{Url, form_urlencoded};
 
+use crate::mcp::app::LOG_APP;
 use crate::wire::{Error, StreamArg};
 
 /// A resource, as identified by its URI.
@@ -17,6 +18,8 @@ pub(crate) enum ResourceUri {
     Host(String),
     /// `ssh-tag://TAG`: the hosts with a tag.
     Tag(String),
+    /// [`LOG_APP`]: the page that shows a job's log.
+    LogApp,
 }
 
 /// URI templates of the three (RFC 6570).
@@ -47,6 +50,9 @@ impl ResourceUri {
 
     fn read(text: &str) -> Option<Self> {
         // Not parsed as a URL: a host's name may contain characters that an authority can't.
+        if text == LOG_APP {
+            return Some(Self::LogApp);
+        }
         let (scheme, rest) = text.split_once("://")?;
         match scheme {
             "ssh-host" => Some(Self::Host(decoded(rest)?)),

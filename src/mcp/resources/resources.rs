@@ -8,6 +8,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use super::resource_uri::{HOST, LOG, ResourceUri, TAG};
+use crate::mcp::app;
 use crate::wire::{Code, Error, HostsRequest, JobEntry, JobsRequest, Service, TailRequest};
 
 /// Maximum jobs in a list, which has the newest.
@@ -93,6 +94,13 @@ async fn contents(service: &Service, uri: &str) -> Result<ResourceContents, Erro
             ResourceContents::text(text, uri)
                 .with_mime_type(TEXT)
                 .with_meta(meta(json!(reply)))
+        }
+        ResourceUri::LogApp => {
+            // It loads nothing and calls nobody but the client.
+            let csp = json!({"connectDomains": [], "resourceDomains": []});
+            ResourceContents::text(app::page(), uri)
+                .with_mime_type(app::MEDIA_TYPE)
+                .with_meta(app::ui_meta(json!({"csp": csp, "prefersBorder": true})))
         }
         ResourceUri::Host(name) => {
             let hosts = service.hosts(HostsRequest::default()).await?.hosts;
