@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::command::{command, sshjobs, told};
 use crate::support::server::{Caller, Server, answer, result_in};
+use crate::support::tmux::Tmux;
 use crate::support::{Sshd, eventually};
 
 const RULES: &str = r#"
@@ -788,5 +789,57 @@ async fn a_call_with_secrets_is_no_task_and_can_be_repeated() {
         done["structuredContent"]["head"],
         json!(["s3cret"]),
         "{done}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_approver_reads_the_exact_call_in_top_and_agrees() {
+    let fixture = Fixture::start().await;
+    let Fixture { sshd, agent, .. } = &fixture;
+    let long = format!("echo {} the-end-of-it", "x".repeat(150));
+    let first = asked(agent, "run", &on_prod("echo first call"));
+    let second = asked(agent, "run", &on_prod(&long));
+    let secret = sshd.path("alice.token");
+    fs::write(&secret, &fixture.alice.token).unwrap();
+    let tmux = Tmux::start(
+        &format!(
+            "{} --server {} --token-file {} top",
+            env!("CARGO_BIN_EXE_sshjobs"),
+            fixture.server.url,
+            secret.display()
+        ),
+        (100, 24),
+    );
+    tmux.shows(&["2 approvals wait: A"]).await;
+
+    tmux.press(&["A"]);
+    tmux.shows(&[
+        "approval 1 of 2",
+        &first,
+        "agent1",
+        "echo first call",
+        "a approve",
+    ])
+    .await;
+    tmux.press(&["n"]);
+    // Nothing of the call is hidden at the side.
+    tmux.shows(&["approval 2 of 2", &second, "the-end-of-it"]).await;
+    tmux.press(&["a"]);
+    tmux.shows(&["approve exactly this call? y yes"]).await;
+    tmux.press(&["q"]);
+    tmux.shows(&["nothing was decided"]).await;
+    tmux.press(&["a", "y"]);
+    tmux.shows(&["approval 1 of 1", &first]).await;
+    tmux.press(&["x", "y"]);
+    tmux.shows(&["no call waits for an approval"]).await;
+    tmux.press(&["Escape", "q"]);
+    tmux.shows(&["ended with 0"]).await;
+
+    assert_eq!(agent.ok("run", on_prod(&long))["exit_status"], 0);
+    let (status, refused) = agent.call("run", on_prod("echo first call"));
+    assert_eq!(
+        (status, &refused["code"]),
+        (403, &json!("denied")),
+        "{refused}"
     );
 }

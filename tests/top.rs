@@ -1,8 +1,8 @@
 //! `sshjobs top` on real terminals: those of tmux, some of them over ssh.
 
-use crate::support::Sshd;
-use crate::support::command::{sshjobs, told};
+use crate::support::command::{command as command_of, sshjobs, told};
 use crate::support::tmux::Tmux;
+use crate::support::{Sshd, eventually};
 
 /// The command line of `top`, for a shell.
 fn top(sshd: &Sshd) -> String {
@@ -138,10 +138,10 @@ async fn several_jobs_are_marked_and_forgotten_and_the_list_is_filtered() {
     }
     let tmux = Tmux::start(&top(&sshd), (110, 20));
     tmux.shows(&["3 jobs, 1 running", "EXIT", "TIME"]).await;
-    tmux.text("fsecond");
+    tmux.text("Fsecond");
     tmux.press(&["Enter"]);
     tmux.shows(&["1 of 3 jobs with"]).await;
-    tmux.press(&["f", "C-u", "Enter"]);
+    tmux.press(&["F", "C-u", "Enter"]);
     tmux.shows(&["3 jobs, 1 running"]).await;
 
     // The newest, which runs, is not marked.
@@ -159,6 +159,53 @@ async fn several_jobs_are_marked_and_forgotten_and_the_list_is_filtered() {
     tmux.shows(&["still runs"]).await;
     tmux.press(&["q"]);
     told(&sshjobs(&sshd, &["kill", &running, "KILL"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn panels_show_processes_the_queue_and_why_a_job_ended() {
+    let sshd = Sshd::start().await;
+    let running = spawn(&sshd, "sleep 611 & wait");
+    let queue = |command: &str| {
+        let arguments = ["spawn", "--queue", "deploy", "web1", "--", command];
+        // A queued job needs a process that waits for its turn.
+        Background(command_of(&sshd, &arguments).spawn().unwrap())
+    };
+    let _first = queue("sleep 612");
+    let listed = || told(&sshjobs(&sshd, &["ps"]));
+    eventually("the first of the queue runs", async || {
+        listed().contains("sleep 612")
+    })
+    .await;
+    let _second = queue("echo second of the queue");
+    let tmux = Tmux::start(&top(&sshd), (110, 24));
+    tmux.shows(&["3 jobs", &running, "queued"]).await;
+
+    tmux.press(&["Q"]);
+    tmux.shows(&["queued jobs", "echo second of the queue", "queue deploy"]).await;
+    tmux.press(&["Escape"]);
+    tmux.text("F611");
+    tmux.press(&["Enter", "i"]);
+    tmux.shows(&["WAITS FOR", "sleep 611", "a timer", "a child"]).await;
+    tmux.press(&["Escape", "s", "t"]);
+    tmux.shows(&["SIGTERM"]).await;
+    tmux.press(&["i"]);
+    tmux.shows(&[
+        "was ended by SIGTERM, which was sent through sshjobs",
+        "processor time",
+    ])
+    .await;
+    tmux.press(&["Escape", "q"]);
+    tmux.shows(&["ended with 0"]).await;
+}
+
+/// A process that ends with the test.
+struct Background(std::process::Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -479,14 +479,17 @@ A durable job that no process follows is shown as it was last seen, until it is 
 Jobs that wait for input come first. Keys:
   up, down, j, k   select a job               PgUp, PgDn   scroll its output
   Enter, Esc       open a fleet or the output; back
-  g, G             the output's start; its end, which is followed
+  g, G or f        the output's start; its end, which is followed
   v                the screen of a terminal job, or its lines
-  /, n, N          look for a pattern; the next older, newer match
+  /, n, N          look for a pattern; next match, previous match
   l, t             all output in the pager; sit in the job's terminal
   a                answer: write a line to the job's stdin, hidden for passwords
   m, M             mark a job; unmark all
   s, d, y          signal, delete the job or the marked ones; copy the id
-  f, o, r          only jobs with a word; another order; only jobs that run
+  i                its processes and what they wait for, or why it ended
+  Q                queued jobs, and what each waits for
+  A                calls that wait for an approval: read the exact call, then approve or refuse it
+  F, o, r          only jobs with a word; another order; only jobs that run
   ?                explain the keys           q, Ctrl-C    quit; jobs continue
 
 Examples:

@@ -12,17 +12,18 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::keys::SIGNALS;
 use super::model::{ListRows, Mode, Model, Order};
 use super::output::Output;
+use super::panel::{Panel, View};
 use crate::cli::terminal::padded;
 use crate::cli::verbs::{age, duration_of, exit_text, in_largest_unit};
 use crate::jobs::{coloured, printable};
-use crate::wire::{JobEntry, JobState, Members, Record, Reversed, StreamName};
+use crate::wire::{Decision, JobEntry, JobState, Members, Record, Reversed, StreamName};
 
 /// Minimum height of the screen for showing list and output together.
 const SHARED: u16 = 10;
 const TAB: usize = 8;
 
 /// The keys, and what they do, in lines that fit 40 columns.
-const KEYS: [(&str, &str); 24] = [
+const KEYS: [(&str, &str); 28] = [
     ("↑ ↓ j k", "select a job, or scroll"),
     ("Enter", "open a fleet, or the output"),
     ("Esc", "back"),
@@ -32,7 +33,8 @@ const KEYS: [(&str, &str); 24] = [
     ("G", "its end, which is followed"),
     ("v", "the screen, or the lines"),
     ("/", "look for a pattern"),
-    ("n N", "the next older, newer match"),
+    ("n N", "next match, previous match"),
+    ("f", "follow the end"),
     ("l", "all output in the pager"),
     ("t", "sit in the job's terminal"),
     ("a", "answer: a line for its stdin"),
@@ -41,7 +43,10 @@ const KEYS: [(&str, &str); 24] = [
     ("s", "signal it or the marked"),
     ("d", "delete it or the marked"),
     ("y", "copy its id"),
-    ("f", "only jobs with a word"),
+    ("i", "processes, or why it ended"),
+    ("Q", "queued jobs"),
+    ("A", "approvals: agree, or refuse"),
+    ("F", "only jobs with a word"),
     ("o", "another order"),
     ("r", "only jobs that run, or all"),
     ("^L ^Z", "redraw; suspend"),
@@ -78,19 +83,45 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) 
     frame.render_widget(paint.title(model), title);
     frame.render_widget(paint.output(model, output.height), output);
     frame.render_widget(foot_of(model), foot);
-    if let Mode::Help { from } = &mut model.mode {
-        draw_help(frame, from, area);
+    match &mut model.mode {
+        Mode::Help { from } => draw_help(frame, from, area),
+        Mode::Panel(panel) => draw_panel(frame, panel, &model.panel_lines, area),
+        Mode::Browse | Mode::Typing(_) | Mode::Signal | Mode::Forget => {}
     }
+}
+
+/// The screen without its first and its last row.
+fn middle(area: Rect) -> Rect {
+    Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(2),
+        ..area
+    }
+}
+
+/// Draws a panel over everything but the first and the last row. Lines are wrapped: nothing of a call that
+/// is to be approved may be hidden at the side.
+fn draw_panel(frame: &mut Frame<'_>, panel: &mut Panel, lines: &[String], area: Rect) {
+    let over = middle(area);
+    // One column stays free for a wide character that does not fit.
+    let columns = usize::from(over.width.saturating_sub(1)).max(1);
+    let mut rows: Vec<Line<'_>> =
+        lines.iter().flat_map(|line| wrapped(line, columns)).map(Line::from).collect();
+    if rows.is_empty() {
+        rows.push(Line::from("…"));
+    }
+    let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
+    panel.from = panel.from.min(count.saturating_sub(over.height));
+    panel.rows_below = count.saturating_sub(panel.from).saturating_sub(over.height);
+    frame.render_widget(Clear, over);
+    let text = Paragraph::new(rows);
+    frame.render_widget(text.scroll((panel.from, 0)), over);
 }
 
 /// Explains the keys over everything but the first and the last row. Scrolls no further than to the
 /// last key.
 fn draw_help(frame: &mut Frame<'_>, from: &mut u16, area: Rect) {
-    let over = Rect {
-        y: area.y + 1,
-        height: area.height.saturating_sub(2),
-        ..area
-    };
+    let over = middle(area);
     let rows = u16::try_from(KEYS.len()).unwrap_or(u16::MAX);
     *from = (*from).min(rows.saturating_sub(over.height));
     let lines =
@@ -140,7 +171,13 @@ impl Paint {
             0 => String::new(),
             count => format!(", {count} marked"),
         };
-        let told = printable(&format!(" {what}{order}{marks}"));
+        let approvals = match (model.approvals.len(), model.view()) {
+            (_, Some(view)) => format!(", {}", view.title(&model.approvals)),
+            (0, None) => String::new(),
+            (1, None) => ", 1 approval waits: A".to_owned(),
+            (count, None) => format!(", {count} approvals wait: A"),
+        };
+        let told = printable(&format!(" {what}{order}{marks}{approvals}"));
         Line::from(vec![" sshjobs top ".bold(), Span::raw(told)]).reversed()
     }
 
@@ -354,6 +391,20 @@ fn reversed_parts<'a>(
     Line::from(shifted(spans.into_iter(), shift))
 }
 
+/// A line in pieces of at most this width, or one column more.
+fn wrapped(line: &str, columns: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = line;
+    loop {
+        let (piece, after) = split_at_column(rest, columns);
+        pieces.push(piece);
+        if after.is_empty() {
+            return pieces;
+        }
+        rest = after;
+    }
+}
+
 /// A text up to some columns of a terminal, and the rest.
 fn split_at_column(text: &str, columns: usize) -> (&str, &str) {
     let mut width = 0;
@@ -550,6 +601,24 @@ fn targets(model: &Model) -> String {
     }
 }
 
+fn foot_of_panel(panel: &Panel, message: Option<&str>) -> Line<'static> {
+    let is_approval = matches!(panel.view, View::Approval(Some(_)));
+    let text = match (panel.vote, message) {
+        (Some(Decision::Approve), _) => "approve exactly this call? y yes".to_owned(),
+        (Some(Decision::Deny), _) => "refuse this call? y yes".to_owned(),
+        (None, Some(message)) => printable(message),
+        (None, None) if is_approval => {
+            "a approve  x refuse  n N other  ↑ ↓ scroll  Esc back".to_owned()
+        }
+        (None, None) => "↑ ↓ scroll, Esc back".to_owned(),
+    };
+    let more = match panel.rows_below {
+        0 => String::new(),
+        rows => format!("  ({rows} more below)"),
+    };
+    Line::from(format!("{text}{more}")).bold()
+}
+
 fn foot_of(model: &Model) -> Line<'static> {
     match (&model.mode, &model.message) {
         (Mode::Typing(prompt), _) => Line::from(format!("{}▏", prompt.shown())).bold(),
@@ -560,10 +629,11 @@ fn foot_of(model: &Model) -> Line<'static> {
         (Mode::Forget, _) => {
             Line::from(format!("delete {}, and all output? y yes", targets(model))).bold()
         }
+        (Mode::Panel(panel), message) => foot_of_panel(panel, message.as_deref()),
         (Mode::Help { .. }, _) => Line::from("↑ ↓ scroll, any other key returns").bold(),
         (Mode::Browse, Some(message)) => Line::from(printable(message)).bold(),
         (Mode::Browse, None) => Line::from(
-            "? keys  Enter open  Esc back  / search  a answer  s signal  f filter  q quit",
+            "? keys  Enter open  Esc back  / search  a answer  s signal  i inspect  q quit",
         )
         .dim(),
     }
@@ -579,6 +649,13 @@ mod tests {
             assert!(keys.width() < KEY_WIDTH, "{keys}");
             assert!(1 + KEY_WIDTH + meaning.width() <= 40, "{meaning}");
         }
+    }
+
+    #[test]
+    fn a_wrapped_line_loses_no_character() {
+        assert_eq!(wrapped("", 3), [""]);
+        assert_eq!(wrapped("abcdefg", 3), ["abc", "def", "g"]);
+        assert_eq!(wrapped("a東京b", 2), ["a東", "京", "b"]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use ratatui::crossterm::event::{
 };
 
 use super::model::{Action, Mode, Model};
+use super::panel::View;
 use super::prompt::{Prompt, Purpose, asks_for_a_secret};
 
 /// Columns by which output scrolls to the side.
@@ -48,6 +49,7 @@ impl Model {
                 self.scroll_help(from, key.code);
                 None
             }
+            Mode::Panel(panel) => self.panel_key(panel, key.code),
         }
     }
 
@@ -129,9 +131,12 @@ impl Model {
             KeyCode::Char('r') => self.toggle_running(),
             KeyCode::Char('/') => self.prompt(Purpose::Search),
             KeyCode::Char('a') => self.prompt(Purpose::Answer),
-            KeyCode::Char('n') => self.find_next(true),
-            KeyCode::Char('N') => self.find_next(false),
-            KeyCode::Char('f') => {
+            KeyCode::Char('n') => self.find_next(false),
+            KeyCode::Char('N') => self.find_next(true),
+            KeyCode::Char('f') => self.output.scroll_to_end(),
+            KeyCode::Char('Q') => self.open_panel(View::Queue),
+            KeyCode::Char('A') => self.open_panel(View::Approval(None)),
+            KeyCode::Char('F') => {
                 self.mode = Mode::Typing(Prompt {
                     text: self.filter.clone(),
                     ..Prompt::new(Purpose::Filter, false)
@@ -144,7 +149,9 @@ impl Model {
             }
             KeyCode::Char('m') => self.toggle_mark(),
             KeyCode::Char('M') => self.marked.clear(),
-            KeyCode::Char(key @ ('s' | 'd' | 'y' | 'l' | 't' | 'v')) => return self.on_job(key),
+            KeyCode::Char(key @ ('s' | 'd' | 'y' | 'l' | 't' | 'v' | 'i')) => {
+                return self.on_job(key);
+            }
             KeyCode::Char(key) => {
                 self.message = Some(format!("{key} means nothing here; ? explains the keys"));
             }
@@ -163,6 +170,7 @@ impl Model {
             's' => self.mode = Mode::Signal,
             'd' => self.mode = Mode::Forget,
             'v' => self.output.toggle_screen(),
+            'i' => self.open_panel(View::Detail { job }),
             'y' => return Some(Action::Copy { job }),
             'l' => return Some(Action::Page { job }),
             _ => return Some(Action::Attach { job }),
@@ -354,10 +362,10 @@ mod tests {
     #[test]
     fn the_list_is_filtered_and_the_filter_is_removed() {
         let mut model = model(&["web-1", "db-2"]);
-        press(&mut model, "fDB\n");
+        press(&mut model, "FDB\n");
         assert_eq!(model.jobs.len(), 1);
         assert_eq!(model.output.job(), Some("db-2"));
-        press(&mut model, "f\x7f\x7f\n");
+        press(&mut model, "F\x7f\x7f\n");
         assert_eq!(model.jobs.len(), 2);
     }
 

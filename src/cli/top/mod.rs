@@ -1,12 +1,14 @@
 //! `sshjobs top`: jobs and fleets on a full screen, with the output of the selected one.
 //!
 //! The [`Model`](model::Model) knows neither terminals nor networks. Keys change it (`keys.rs`),
-//! replies about jobs change it, and `draw.rs` draws it. `top.rs` connects the three.
+//! replies about jobs change it, and `draw.rs` draws it. `top.rs` connects the three. Panels (`panel.rs`)
+//! cover the list and the output.
 
 mod draw;
 mod keys;
 mod model;
 mod output;
+mod panel;
 mod prompt;
 mod top;
 

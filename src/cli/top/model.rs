@@ -5,9 +5,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use super::output::Output;
+use super::panel::Panel;
 use super::prompt::Prompt;
 use crate::cli::verbs::duration_of;
-use crate::wire::{JobEntry, JobsReply};
+use crate::wire::{ApprovalEntry, Decision, JobEntry, JobsReply};
 
 /// State of the screen.
 #[derive(Debug, Default)]
@@ -39,6 +40,10 @@ pub(super) struct Model {
     pub(super) is_zoomed: bool,
     pub(super) mode: Mode,
     pub(super) output: Output,
+    /// Lines of the panel, if one is open.
+    pub(super) panel_lines: Vec<String>,
+    /// Calls that wait for an approval, as far as this caller sees them.
+    pub(super) approvals: Vec<ApprovalEntry>,
     /// Result of the last key.
     pub(super) message: Option<String>,
     /// Changes when another list is needed.
@@ -62,6 +67,8 @@ pub(super) enum Mode {
         /// The first row.
         from: u16,
     },
+    /// A panel covers the list and the output.
+    Panel(Panel),
 }
 
 /// Order of the list.
@@ -157,6 +164,13 @@ pub(super) enum Action {
     Attach {
         /// The job.
         job: String,
+    },
+    /// Answer an approval.
+    Vote {
+        /// Its id.
+        id: String,
+        /// The answer.
+        decision: Decision,
     },
     /// Search a job's output.
     Search {

@@ -19,14 +19,15 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::draw::draw;
 use super::model::{Action, List, Model};
 use super::output::{Arrived, Wish};
+use super::panel::{View, queue_lines};
 use crate::cli::terminal::{Signals, are_wanted};
-use crate::cli::verbs::{attach_to, page_log};
+use crate::cli::verbs::{attach_to, detail_in_words, page_log};
 use crate::cli::{Exit, report};
 use crate::remote::Api;
 use crate::wire::{
-    Code, Error, ForgetRequest, Format, JobState, JobsReply, JobsRequest, KeepArg, ReadReply,
-    ReadRequest, RenderArg, SearchRequest, SignalRequest, StreamArg, TailReply, TailRequest,
-    UnitArg,
+    ApprovalsRequest, Code, Decision, DetailArg, Error, ForgetRequest, Format, JobState, JobsReply,
+    JobsRequest, KeepArg, ReadReply, ReadRequest, RenderArg, SearchRequest, SignalRequest,
+    StreamArg, TailReply, TailRequest, UnitArg, VoteRequest,
 };
 
 /// Interval at which jobs are listed.
@@ -40,6 +41,8 @@ const WAIT_MS: i64 = 10_000;
 const RETRY: Duration = Duration::from_secs(2);
 /// Time limit for a job to read an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum queued jobs shown.
+const QUEUED: i64 = 500;
 /// Number of matches for n and N: the newest ones.
 const MATCHES: i64 = 1000;
 /// Maximum time for queued actions to end when the screen is left.
@@ -77,6 +80,7 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
         model: RefCell::new(model),
         changed: Notify::new(),
         relist: Notify::new(),
+        other_panel: Notify::new(),
         dirty: Notify::new(),
         pending: Cell::new(0),
     };
@@ -166,6 +170,8 @@ struct Top<'a> {
     changed: Notify,
     /// Another list may be needed.
     relist: Notify,
+    /// Another panel may be open.
+    other_panel: Notify,
     /// The screen must be redrawn.
     dirty: Notify,
     /// Number of actions that are queued or run.
@@ -186,6 +192,7 @@ impl Top<'_> {
             ended = self.draw(&screen) => ended.map(Leave::Program),
             () = self.list() => Ok(Leave::Program(Exit::SUCCESS)),
             () = self.follow() => Ok(Leave::Program(Exit::SUCCESS)),
+            () = self.fill_panel() => Ok(Leave::Program(Exit::SUCCESS)),
             () = self.act(to_do) => Ok(Leave::Program(Exit::SUCCESS)),
             number = signals.next() => Ok(Leave::Program(Exit::signaled(number))),
         };
@@ -279,6 +286,7 @@ impl Top<'_> {
     fn show(&self) {
         self.changed.notify_one();
         self.relist.notify_one();
+        self.other_panel.notify_one();
         self.dirty.notify_one();
     }
 
@@ -317,8 +325,42 @@ impl Top<'_> {
                 Ok((reply, running)) => self.model.borrow_mut().take(&list, reply, running),
                 Err(error) => self.tell(&error.message),
             }
+            // Not every caller may see approvals, and without a policy there are none.
+            if let Ok(reply) = self.api.approvals(ApprovalsRequest::default()).await {
+                self.model.borrow_mut().take_approvals(reply.approvals);
+            }
             self.changed.notify_one();
             self.dirty.notify_one();
+        }
+    }
+
+    /// Fetches what the open panel shows, again and again.
+    async fn fill_panel(&self) {
+        loop {
+            let view = self.model.borrow().view().cloned();
+            let Some(view) = view else {
+                self.other_panel.notified().await;
+                continue;
+            };
+            tokio::select! {
+                lines = panel_lines(self.api, &view) => {
+                    if let Some(lines) = lines {
+                        self.model.borrow_mut().take_panel(&view, lines);
+                        self.dirty.notify_one();
+                    }
+                }
+                () = self.panel_other_than(&view) => continue,
+            }
+            tokio::select! {
+                () = sleep(LIST) => {}
+                () = self.panel_other_than(&view) => {}
+            }
+        }
+    }
+
+    async fn panel_other_than(&self, view: &View) {
+        while self.model.borrow().view() == Some(view) {
+            self.other_panel.notified().await;
         }
     }
 
@@ -362,6 +404,7 @@ impl Top<'_> {
                 Action::Answer { job, text } => self.answer(&job, text).await,
                 Action::Signal { jobs, signal } => self.signal_all(&jobs, signal).await,
                 Action::Forget { jobs } => self.forget_all(&jobs).await,
+                Action::Vote { id, decision } => self.vote(&id, decision).await,
                 Action::Search { job, pattern } => self.search(&job, pattern).await,
                 Action::Quit
                 | Action::Suspend
@@ -390,6 +433,15 @@ impl Top<'_> {
             "{} characters and a newline were written",
             text.chars().count()
         ))
+    }
+
+    async fn vote(&self, id: &str, decision: Decision) -> Result<String, Error> {
+        let request = VoteRequest {
+            decision,
+            reason: None,
+        };
+        let entry = self.api.vote(id, request).await?;
+        Ok(format!("{id} is {}", entry.state.as_str()))
     }
 
     /// Signals jobs, one after the other, also after an error.
@@ -477,7 +529,7 @@ impl Top<'_> {
         Ok(match count {
             0 => format!("nothing matches {pattern}"),
             1 => "one match".to_owned(),
-            count => format!("{count} matches; n shows the next older one"),
+            count => format!("{count} matches; N shows the next older one"),
         })
     }
 }
@@ -507,6 +559,33 @@ async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
     };
     let running = api.jobs(request).await?.total;
     Ok((reply, running))
+}
+
+/// The lines of a panel. `None` if they come with the list: those of an approval.
+async fn panel_lines(api: &Api, view: &View) -> Option<Vec<String>> {
+    let request = match view {
+        View::Approval(_) => return None,
+        View::Detail { job } => JobsRequest {
+            job_id: Some(job.clone()),
+            detail: Some(DetailArg::Processes),
+            ..JobsRequest::default()
+        },
+        View::Queue => JobsRequest {
+            state: Some(JobState::Queued),
+            limit: Some(QUEUED),
+            cached: true,
+            ..JobsRequest::default()
+        },
+    };
+    let reply = match api.jobs(request).await {
+        Ok(reply) => reply,
+        Err(error) => return Some(vec![error.message]),
+    };
+    match (view, reply.jobs.first()) {
+        (View::Detail { .. }, Some(entry)) => Some(detail_in_words(entry)),
+        (View::Detail { .. }, None) => Some(vec!["the job is gone".to_owned()]),
+        (View::Queue | View::Approval(_), _) => Some(queue_lines(&reply.jobs)),
+    }
 }
 
 async fn fetched(api: &Api, wish: &Wish) -> Result<Arrived, Error> {

@@ -42,7 +42,7 @@ pub async fn approvals(api: &Api, args: ApprovalsArgs) -> Exit {
             "no approval waits; --all shows those that are over, too"
         });
     }
-    let lines: Vec<String> = entries.iter().flat_map(in_words).collect();
+    let lines: Vec<String> = entries.iter().flat_map(approval_in_words).collect();
     print_lines(&lines)
 }
 
@@ -67,7 +67,7 @@ pub async fn deny(api: &Api, args: DenyArgs) -> Exit {
 async fn vote(api: &Api, id: &str, request: VoteRequest, as_json: bool) -> Exit {
     match api.vote(id, request).await {
         Ok(entry) if as_json => print(&json(&entry)),
-        Ok(entry) => print_lines(&in_words(&entry)),
+        Ok(entry) => print_lines(&approval_in_words(&entry)),
         Err(error) => failed(&error),
     }
 }
@@ -97,7 +97,7 @@ pub(crate) async fn once_approved<T>(
 }
 
 /// An approval for a person: the exact call, with all characters visible.
-fn in_words(entry: &ApprovalEntry) -> Vec<String> {
+pub(crate) fn approval_in_words(entry: &ApprovalEntry) -> Vec<String> {
     let time = UNIX_EPOCH + Duration::from_millis(entry.expires_at);
     let until = match entry.state {
         ApprovalState::Pending | ApprovalState::Approved => {

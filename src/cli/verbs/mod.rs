@@ -17,7 +17,7 @@ mod run;
 mod spawn;
 mod token;
 
-pub(crate) use approvals::once_approved;
+pub(crate) use approvals::{approval_in_words, once_approved};
 pub use approvals::{approvals, approve, deny};
 pub use audit::audit;
 pub use cluster::{cluster_status, store_copy};
@@ -28,7 +28,9 @@ pub use files::{edit, get, put};
 pub use forward::forward;
 pub use help::help;
 pub use hosts::{hosts, ping, trust};
-pub(crate) use jobs::{age, attach_to, duration_of, exit_text, in_largest_unit, page_log};
+pub(crate) use jobs::{
+    age, attach_to, detail_in_words, duration_of, exit_text, in_largest_unit, page_log,
+};
 pub use jobs::{
     attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, write,
 };

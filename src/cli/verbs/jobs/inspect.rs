@@ -14,7 +14,7 @@ use crate::cli::json::json;
 use crate::cli::terminal::in_columns;
 use crate::jobs::printable;
 use crate::remote::Api;
-use crate::wire::{DetailArg, EndReason, JobsRequest, ProcessEntry, ProcessList};
+use crate::wire::{DetailArg, EndReason, JobEntry, JobsRequest, ProcessEntry, ProcessList};
 
 /// Shows the processes of a job, or why it ended.
 pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
@@ -30,14 +30,18 @@ pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
         if args.json {
             return Ok(print(&json(job)));
         }
-        let lines = match (&job.processes, &job.why) {
-            (Some(processes), _) => in_words(processes),
-            (None, Some(why)) => why_in_words(why),
-            (None, None) => vec![format!("{id}: {}", job.standing)],
-        };
-        Ok(print(&lines.join("\n")))
+        Ok(print(&detail_in_words(job).join("\n")))
     })
     .await
+}
+
+/// The processes of a job, why it ended, or its state, as lines.
+pub(crate) fn detail_in_words(job: &JobEntry) -> Vec<String> {
+    match (&job.processes, &job.why) {
+        (Some(processes), _) => in_words(processes),
+        (None, Some(why)) => why_in_words(why),
+        (None, None) => vec![printable(&format!("{}: {}", job.job_id, job.standing))],
+    }
 }
 
 const HEAD: [&str; 6] = ["PID", "CPU", "AGE", "MEMORY", "COMMAND", "WAITS FOR"];

@@ -23,6 +23,7 @@ pub(crate) use attach::attach_to;
 pub use export::export;
 pub(super) use finish::finish;
 pub use forget::forget;
+pub(crate) use inspect::detail_in_words;
 pub use inspect::inspect;
 pub use jobs::jobs;
 pub(crate) use jobs::{age, duration_of, exit_text, in_largest_unit};
