@@ -839,7 +839,7 @@ async fn an_approver_reads_the_exact_call_in_top_and_agrees() {
     let (status, refused) = agent.call("run", on_prod("echo first call"));
     assert_eq!(
         (status, &refused["code"]),
-        (403, &json!("denied")),
+        (403, &json!("approval_denied")),
         "{refused}"
     );
 }
