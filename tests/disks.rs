@@ -420,6 +420,10 @@ impl MemoryLimit {
 }
 
 impl Drop for MemoryLimit {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a destructor can't wait otherwise"
+    )]
     fn drop(&mut self) {
         // Fails while a process of the test is still ending.
         for _ in 0..50 {

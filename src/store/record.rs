@@ -58,6 +58,9 @@ pub struct Record {
     /// Conditions for its start.
     #[serde(default, skip_serializing_if = "Turn::is_now")]
     pub turn: Turn,
+    /// Whether its turn has come: its start may have been sent to its host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_admitted: bool,
     /// Whether it outlives its process.
     pub durable: bool,
     /// Its idempotency key.
@@ -156,6 +159,7 @@ impl Record {
             template: template.clone(),
             notify: notify.clone(),
             turn: turn.clone(),
+            is_admitted: false,
             durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
@@ -232,6 +236,18 @@ impl Record {
         self.had_secrets || !self.hidden_secrets.is_empty()
     }
 
+    /// Whether a process that adopts the job launches it. A job that was admitted may run already: launching
+    /// it again is safe, because its host runs it once, and impossible if it needs secrets. Then it is
+    /// followed.
+    pub fn is_launched_again(&self) -> bool {
+        let may_run = self.is_admitted && self.lacks_secrets();
+        self.durable
+            && !self.turn.is_now()
+            && !self.is_running
+            && self.outcome.is_none()
+            && !may_run
+    }
+
     /// The values that distinguish the job from all others.
     pub fn identity(&self) -> Identity {
         Identity {
@@ -246,7 +262,7 @@ impl Record {
         match &self.outcome {
             Some(outcome) => Phase::Ended(outcome.clone()),
             None if self.is_running => Phase::Running,
-            None if !self.turn.is_now() => Phase::Queued,
+            None if !self.turn.is_now() && !self.is_admitted => Phase::Queued,
             None => Phase::Starting,
         }
     }
@@ -297,5 +313,63 @@ impl Record {
             ..Draft::new(self.host.clone(), self.command.clone())
         };
         draft.try_into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::RingLimits;
+
+    fn queued(with_secrets: bool) -> Record {
+        let mut draft = Draft {
+            durable: true,
+            turn: Turn {
+                queue: Some("deploy".to_owned()),
+                ..Turn::default()
+            },
+            ..Draft::new("web1", "make")
+        };
+        if with_secrets {
+            draft.env.insert("TOKEN".to_owned(), SecretString::from("hunter2"));
+        }
+        let job = Job::new(
+            Caller::local(),
+            draft.try_into().unwrap(),
+            RingLimits::default(),
+        );
+        Record::new(&job, None, String::new())
+    }
+
+    #[test]
+    fn a_job_that_waits_is_launched_by_the_process_that_adopts_it() {
+        let record = queued(false);
+        assert_eq!(record.phase(), Phase::Queued);
+        assert!(record.is_launched_again());
+    }
+
+    #[test]
+    fn an_admitted_job_that_needs_secrets_is_followed_and_not_launched_again() {
+        for with_secrets in [true, false] {
+            let record = Record {
+                is_admitted: true,
+                ..queued(with_secrets)
+            };
+            assert_eq!(record.phase(), Phase::Starting);
+            assert_eq!(record.is_launched_again(), !with_secrets);
+        }
+    }
+
+    #[test]
+    fn a_job_that_runs_or_has_ended_is_never_launched_again() {
+        let running = Record {
+            is_running: true,
+            ..queued(false)
+        };
+        let ended = Record {
+            outcome: Some(Outcome::Closed),
+            ..queued(false)
+        };
+        assert!(!running.is_launched_again() && !ended.is_launched_again());
     }
 }

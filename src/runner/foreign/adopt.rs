@@ -139,7 +139,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     let limits = shared.limits;
     let id = record.id.clone();
     // Before the claim: after it, a caller that goes away must not leave the job without a process.
-    let secrets = if record.durable && record.phase() != Phase::Queued {
+    let secrets = if record.durable && !record.is_launched_again() {
         read_secrets(shared, &record).await
     } else {
         Ok(Vec::new())
@@ -149,7 +149,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             // Another process was faster.
             return Ok(None);
         }
-        if record.durable && record.phase() == Phase::Queued {
+        if record.is_launched_again() {
             return claim_queued(store, record, limits.ring(Pace::Free)).map(Some);
         }
         if record.durable {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::reserve::Reservation;
 use crate::runner::state::{QueuedJob, Shared, SpawnError, chain};
 use crate::runner::turn::take_turn;
+use crate::store::Record;
 
 impl Reservation {
     /// The reservation of a job that another process has left in its queue.
@@ -40,7 +41,7 @@ impl Reservation {
         self.shared.registry().mark_visible(&self.job.id);
         match take_turn(&self.shared, &self.job, &self.abandoned).await {
             Ok(()) => {
-                self.job.admit();
+                self.admit().await;
                 Ok(())
             }
             Err(error) => {
@@ -48,5 +49,25 @@ impl Reservation {
                 Err(error)
             }
         }
+    }
+
+    /// Notes that the job's turn has come. The record first: a process that adopts the job must know that its
+    /// start may have been sent.
+    async fn admit(&mut self) {
+        if let Some(storing) = self.shared.storing.clone()
+            && let Some(record) = &mut self.record
+        {
+            record.is_admitted = true;
+            let record = Record {
+                owner: storing.store.own_name().to_owned(),
+                ..record.clone()
+            };
+            let stored = storing.blocking(move |store| store.put(&[record])).await;
+            if let Some(Err(error)) = stored {
+                // It is started all the same: its caller waits, and only a kill at this moment needs the note.
+                tracing::warn!(job = %self.job.id, %error, "its admission is not stored");
+            }
+        }
+        self.job.admit();
     }
 }
