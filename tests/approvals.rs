@@ -825,13 +825,15 @@ async fn an_approver_reads_the_exact_call_in_top_and_agrees() {
     // Nothing of the call is hidden at the side.
     tmux.shows(&["approval 2 of 2", &second, "the-end-of-it"]).await;
     tmux.press(&["a"]);
-    tmux.shows(&["approve exactly this call? y yes"]).await;
+    tmux.shows(&[&format!("approve exactly {second}? y yes")]).await;
     tmux.press(&["q"]);
     tmux.shows(&["nothing was decided"]).await;
     tmux.press(&["a", "y"]);
-    tmux.shows(&["approval 1 of 1", &first]).await;
+    tmux.shows(&[&format!("{second} waits no more")]).await;
+    tmux.press(&["n"]);
+    tmux.shows(&["approval 1 of 1", &first, "echo first call"]).await;
     tmux.press(&["x", "y"]);
-    tmux.shows(&["no call waits for an approval"]).await;
+    tmux.shows(&[&format!("{first} waits no more")]).await;
     tmux.press(&["Escape", "q"]);
     tmux.shows(&["ended with 0"]).await;
 

@@ -415,7 +415,8 @@ impl MemoryLimit {
     }
 
     fn add(&self, pid: &str) {
-        std::fs::write(self.0.join("cgroup.procs"), pid).unwrap();
+        // Fails if the process has ended meanwhile.
+        std::fs::write(self.0.join("cgroup.procs"), pid).ok();
     }
 }
 
@@ -437,6 +438,7 @@ impl Drop for MemoryLimit {
 
 #[tokio::test]
 async fn a_job_that_the_kernel_killed_because_memory_ran_out_says_so() {
+    // Before the sshd, so that it is removed after the sshd's processes have ended.
     let Some(limit) = MemoryLimit::new(64 << 20) else {
         eprintln!("NOT TESTED: root may not limit the memory of processes on this machine");
         return;
@@ -454,7 +456,7 @@ async fn a_job_that_the_kernel_killed_because_memory_ran_out_says_so() {
     let why = why(&service, &job).await;
 
     assert_eq!(why.cause, "out_of_memory", "{why:?}");
-    assert!(why.memory_kills >= Some(1), "{why:?}");
+    assert!(why.memory_kills_on_host >= Some(1), "{why:?}");
     // Root reads the kernel's log, unless the machine hides it from its containers.
     assert!(
         why.summary.contains("(perl)") || why.summary.contains("control group"),

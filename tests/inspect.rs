@@ -216,10 +216,7 @@ async fn a_durable_job_says_why_it_ended_and_what_it_used() {
     let why = why(&sshd, &job);
 
     assert_eq!(why["cause"], "exited", "{why}");
-    assert_eq!(
-        why["summary"],
-        format!("{job} exited by itself, with status 3")
-    );
+    assert_eq!(why["summary"], format!("{job} exited with status 3"));
     assert!(why["cpu_ms"].as_u64() > Some(10), "{why}");
     assert!(
         why["peak_memory_bytes"].as_u64() > Some(40_000_000),
@@ -227,7 +224,7 @@ async fn a_durable_job_says_why_it_ended_and_what_it_used() {
     );
     let words = told(&sshjobs(&sshd, &["inspect", &job]));
     assert!(
-        words.contains("exited by itself") && words.contains("MiB"),
+        words.contains("exited with status 3") && words.contains("MiB"),
         "{words}"
     );
 }
@@ -249,6 +246,27 @@ async fn the_end_of_a_job_says_who_caused_it() {
     assert_eq!(
         causes,
         ["time_limit", "sent_signal", "unknown_sender", "crashed"].map(|cause| json!(cause))
+    );
+}
+
+#[tokio::test]
+async fn a_command_that_handles_a_signal_exits_after_it() {
+    let sshd = Sshd::start().await;
+    let job = spawn(
+        &sshd,
+        &[],
+        "trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done",
+    );
+    told(&sshjobs(&sshd, &["tail", "--until", "ready", &job]));
+
+    told(&sshjobs(&sshd, &["signal", &job, "TERM"]));
+
+    let why = why(&sshd, &job);
+    assert_eq!(why["cause"], "exited", "{why}");
+    let summary = why["summary"].as_str().unwrap();
+    assert!(
+        summary.ends_with("exited with status 7, after SIGTERM was sent to it through sshjobs"),
+        "{why}"
     );
 }
 

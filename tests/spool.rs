@@ -2,6 +2,7 @@
 //! they call.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -396,14 +397,9 @@ async fn the_end_has_the_figures_that_the_supervisor_noted() {
     let mut child = host.start();
     let text = order(
         "measured",
-        "perl -e \'$x = \"a\" x 40_000_000; $i++ while $i < 3_000_000\'; exit 3",
+        "perl -e '$x = q(a) x 40_000_000; $i++ while $i < 3_000_000'; exit 3",
     );
-    child
-        .stdin
-        .take()
-        .unwrap()
-        .write_all(text.replace("\\'", "'").as_bytes())
-        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(ended(&host.spool("measured")).await, "3");
 
@@ -411,13 +407,58 @@ async fn the_end_has_the_figures_that_the_supervisor_noted() {
         let mut follower = host.follow(kind, "f1", "measured 0 0\n");
         let end = follower.line("X");
         let words: Vec<&str> = end.split(' ').collect();
-        let [kills_in_cgroup, kills_on_host, user, _system, peak_kib] = words[8..] else {
+        let [kills_in_cgroup, kills_on_host, user, _system, peak_kib, how] = words[9..] else {
             panic!("{kind:?}: {end}");
         };
         assert!(["-", "0"].contains(&kills_in_cgroup), "{end}");
         assert!(kills_on_host.parse::<u64>().is_ok(), "{end}");
-        assert!(user.contains(|c| ('1'..='9').contains(&c)), "{end}");
+        let is_nonzero = user.contains(|c| matches!(c, '1'..='9'));
+        assert!(is_nonzero, "{end}");
         assert!(peak_kib.parse::<u64>().unwrap() > 40_000, "{end}");
+        assert_eq!(how, "exit", "{end}");
+    }
+}
+
+#[tokio::test]
+async fn every_shell_that_is_sh_on_some_host_runs_and_measures_a_job() {
+    for shell in ["dash", "bash", "ksh", "mksh", "busybox sh"] {
+        let program = shell.split(' ').next().unwrap();
+        if Command::new(program).args(["-c", "true"]).output().is_err() {
+            eprintln!("{program} is not installed: not tested");
+            continue;
+        }
+        let host = Host::new();
+        let wrapper = host.path("sh");
+        std::fs::write(&wrapper, format!("#!/bin/sh\nexec {shell} \"$@\"\n")).unwrap();
+        std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).unwrap();
+        let script = include_str!("../src/spool/spool.sh");
+        let script = script.replace("/bin/sh", wrapper.to_str().unwrap());
+        std::fs::write(host.path("spool/script"), script).unwrap();
+
+        let mut child = Command::new(&wrapper)
+            .arg(host.path("spool/script"))
+            .arg(host.0.path())
+            .arg("start")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(order("job", "exit 4").as_bytes())
+            .unwrap();
+        assert!(child.wait().unwrap().success(), "{shell}");
+
+        assert_eq!(ended(&host.spool("job")).await, "4", "{shell}");
+        let exit = std::fs::read_to_string(host.spool("job").join("exit")).unwrap();
+        let words: Vec<&str> = exit.split_whitespace().collect();
+        assert_eq!(words.len(), 10, "{shell}: {exit}");
+        assert!(
+            words[6].ends_with('s') && words[8].parse::<u64>().is_ok(),
+            "{shell}: {exit}"
+        );
     }
 }
 
@@ -451,6 +492,65 @@ async fn a_job_whose_measuring_process_was_killed_runs_on_and_has_no_known_end()
     })
     .await;
     assert!(!spool.join("exit").exists());
+}
+
+/// Runs a command in a host's environment with this change, and returns its exit file and its stderr.
+async fn run_with(variable: (&str, &str), command: &str) -> (String, String) {
+    let host = Host::new();
+    let mut child = Command::new("/bin/sh")
+        .arg(host.path("spool/script"))
+        .arg(host.0.path())
+        .arg("start")
+        .env(variable.0, variable.1)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(order("job", command).as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    ended(&host.spool("job")).await;
+    let read = |file: &str| std::fs::read_to_string(host.spool("job").join(file)).unwrap();
+    (read("exit"), read("err"))
+}
+
+#[tokio::test]
+async fn measuring_adds_nothing_to_the_output_or_the_environment_of_a_job() {
+    let locale = ("LC_ALL", "xx_XX.UTF-8");
+    let command = "test -z \"${PERL_BADLANG+x}\" || exit 9; perl -e1 2>/dev/null; exit 3";
+
+    let (exit, stderr) = run_with(locale, command).await;
+
+    assert!(exit.starts_with("3 "), "{exit}");
+    // The login shell may warn.
+    assert!(!stderr.contains("perl"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_host_whose_perl_does_not_start_runs_jobs_unmeasured() {
+    let broken = tempfile::tempdir().unwrap();
+    let perl = broken.path().join("perl");
+    std::fs::write(&perl, "#!/bin/sh\nexit 1\n").unwrap();
+    std::fs::set_permissions(&perl, PermissionsExt::from_mode(0o755)).unwrap();
+    let ran = broken.path().join("ran");
+    let path = format!(
+        "{}:{}",
+        broken.path().display(),
+        std::env::var("PATH").unwrap()
+    );
+
+    let command = format!("echo ran >> {}; exit 3", ran.display());
+    let (exit, stderr) = run_with(("PATH", &path), &command).await;
+
+    assert!(exit.starts_with("3 "), "{exit}");
+    let words: Vec<&str> = exit.split_whitespace().collect();
+    assert_eq!(words[8..], ["-", "-"], "{exit}");
+    assert_eq!(
+        (
+            stderr.as_str(),
+            std::fs::read_to_string(ran).unwrap().as_str()
+        ),
+        ("", "ran\n")
+    );
 }
 
 fn parent_of(pid: i32) -> i32 {

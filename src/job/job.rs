@@ -11,11 +11,12 @@ use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::cursors::Cursors;
+use super::end_cause::SentSignal;
 use super::id::{JobId, Nonce};
 use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::reach::HostReach;
-use super::signal::Signal;
+use super::signal::Kill;
 use super::spec::{JobSpec, Pace, Terminal};
 use super::storage::Storage;
 use crate::job::fleet::Fleet;
@@ -523,9 +524,15 @@ impl Job {
         self.write_log(Log::admit);
     }
 
-    /// Notes that a signal was sent to the job through sshjobs.
-    pub fn note_sent_signal(&self, signal: Signal) {
-        self.write_log(|log| log.note_sent(signal));
+    /// Notes that a signal is sent to the job through sshjobs. Returns the signal that was noted before, for
+    /// [`set_sent_signal`](Self::set_sent_signal) if this one can't be delivered.
+    pub fn note_sent_signal(&self, kill: Kill) -> Option<SentSignal> {
+        self.write_log(|log| log.note_sent(kill))
+    }
+
+    /// Sets the signal that was sent to the job through sshjobs.
+    pub fn set_sent_signal(&self, sent: Option<SentSignal>) {
+        self.write_log(|log| log.set_sent(sent));
     }
 
     /// Ends the job. Later calls change nothing.

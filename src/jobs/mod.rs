@@ -98,7 +98,7 @@ pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::job::{
     Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, EndCause, EndEvidence,
     Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup, MemberProgress,
-    MemberResult, MemoryKills, MemoryProof, Outcome, Phase, Process, Processes, ResourceUse,
+    MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes, ResourceUse,
     Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal,
     Termios, Transferred, Wait,
 };

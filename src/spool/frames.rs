@@ -87,13 +87,32 @@ pub struct Measured {
     pub cpu: Option<Duration>,
     /// The most memory that one of its processes used, in bytes.
     pub peak_memory: Option<u64>,
+    /// Whether a signal ended the command. Otherwise it exited, perhaps with a status by which a shell reports
+    /// a signal.
+    pub by_signal: Option<bool>,
+    /// Time of the end, in seconds since 1970 by the host's clock.
+    pub ended_at: Option<u64>,
 }
 
 impl Measured {
-    /// Parses the words after the time of the end. Earlier versions of the supervisor note none.
+    /// Parses the words from the time of the end on. Earlier versions of the supervisor note only that.
     fn parse(words: &[&str]) -> Self {
-        let [kills_in_cgroup, kills_on_host, user, system, peak_kib, ..] = *words else {
-            return Self::default();
+        let ended_at = words.first().and_then(|word| word.parse().ok());
+        let [
+            _,
+            kills_in_cgroup,
+            kills_on_host,
+            user,
+            system,
+            peak_kib,
+            how,
+            ..,
+        ] = *words
+        else {
+            return Self {
+                ended_at,
+                ..Self::default()
+            };
         };
         let cpu = shell_time(user).zip(shell_time(system));
         let peak_kib: Option<u64> = peak_kib.parse().ok();
@@ -102,15 +121,22 @@ impl Measured {
             kills_on_host: kills_on_host.parse().ok(),
             cpu: cpu.map(|(user, system)| user.saturating_add(system)),
             peak_memory: peak_kib.map(|kib| kib.saturating_mul(1024)),
+            by_signal: match how {
+                "signal" => Some(true),
+                "exit" => Some(false),
+                _ => None,
+            },
+            ended_at,
         }
     }
 }
 
-/// A time in the form of a shell's `times`: `1m2.345s`.
+/// A time in the form of a shell's `times`: `1m2.345s`. Some shells use the decimal separator of the locale.
 fn shell_time(text: &str) -> Option<Duration> {
     let (minutes, seconds) = text.strip_suffix('s')?.split_once('m')?;
     let minutes: u64 = minutes.parse().ok()?;
-    let seconds = Duration::try_from_secs_f64(seconds.parse().ok()?).ok()?;
+    let seconds: f64 = seconds.replace(',', ".").parse().ok()?;
+    let seconds = Duration::try_from_secs_f64(seconds).ok()?;
     Some(Duration::from_secs(minutes.checked_mul(60)?).saturating_add(seconds))
 }
 
@@ -140,7 +166,7 @@ impl SpoolEnd {
                 "quota" => Some(SpoolLimit::Quota),
                 _ => None,
             },
-            measured: Measured::parse(rest.get(1..).unwrap_or_default()),
+            measured: Measured::parse(rest),
         }
     }
 }
@@ -310,7 +336,7 @@ mod tests {
             .collect()
     }
 
-    const TRANSCRIPT: &[u8] = b"welcome!\nP web1-a 42\nD web1-a 1 0 6\none\ntwD web1-b 2 7 3\nD x\nX web1-a 6 0 exited 3 TERM - 1700000000 - 2 1m0.5s 0m1.000s 2\nX web1-b 0 10 lost spool_gone\n";
+    const TRANSCRIPT: &[u8] = b"welcome!\nP web1-a 42\nD web1-a 1 0 6\none\ntwD web1-b 2 7 3\nD x\nX web1-a 6 0 exited 3 TERM - 1700000000 - 2 1m0.5s 0m1,000s 2 signal\nX web1-b 0 10 lost spool_gone\n";
 
     #[test]
     fn output_may_look_like_frames() {
@@ -334,6 +360,8 @@ mod tests {
                 kills_on_host: Some(2),
                 cpu: Some(Duration::from_millis(61_500)),
                 peak_memory: Some(2048),
+                by_signal: Some(true),
+                ended_at: Some(1_700_000_000),
             },
         };
         assert_eq!(

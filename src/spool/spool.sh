@@ -31,7 +31,7 @@ fi
 
 start_time() { # Sets $sj_t to the start time of process $1, and $sj_g to its group. Fails for a zombie, and if it does not exist.
   if { read -r sj_t </proc/"$1"/stat; } 2>/dev/null; then
-    sj_t=${sj_t##*) }
+    sj_t=${sj_t##*') '}
     case $sj_t in Z*|X*) return 1 ;; esac
     set -- $sj_t
     sj_t=${20} sj_g=$3
@@ -57,52 +57,72 @@ group_lives() { # Whether group $p has a process, perhaps of another user.
   m=$(LC_ALL=C; kill -0 "-$p" 2>&1) && return
   case $m in *ermitted*) ;; *) return 1 ;; esac
 }
-memory_kills() { # Sets $sj_kc and $sj_kh to the numbers of processes that the kernel has killed because memory ran out, in the
-  # control group of this shell (version 2 or 1) and on the host. "-" stands for a number that the host does not tell.
-  sj_kc=- sj_kh=-
+find_cgroup() { # Sets $sj_events to the file with the events of the memory control group (version 2 or 1) of this shell, if any.
+  sj_events=
   {
-    while read -r sj_name sj_n; do [ "$sj_name" != oom_kill ] || sj_kh=$sj_n; done </proc/vmstat
     while IFS=: read -r _ sj_name sj_path; do
       case $sj_name in
       '') sj_file=/sys/fs/cgroup$sj_path/memory.events ;;
       memory) sj_file=/sys/fs/cgroup/memory$sj_path/memory.oom_control ;;
       *) continue ;;
       esac
-      [ -r "$sj_file" ] || continue
-      while read -r sj_name sj_n; do [ "$sj_name" != oom_kill ] || sj_kc=$sj_n; done <"$sj_file"
+      [ ! -r "$sj_file" ] || sj_events=$sj_file
     done </proc/self/cgroup
   } 2>/dev/null
+}
+kills_in() { # Sets $sj_kills to the number of processes that the kernel has killed because memory ran out, from file $1, or to "-".
+  sj_kills=-
+  { while read -r sj_name sj_n; do [ "$sj_name" != oom_kill ] || sj_kills=$sj_n; done <"$1"; } 2>/dev/null
 }
 new_kills() { # Prints how many more than $1 there are in $2.
   case $1$2 in *-*|'') echo - ;; *) echo $(($2 - $1)) ;; esac
 }
-# measured: becomes a command whose processes' peak memory is noted in the file peak, in KiB. Only their parent is told that, by
-# getrusage, which no shell calls. The number of that call depends on the machine for which perl was built (e_machine of its ELF
-# header). The file has its full size before, so that a full disk does not matter.
+# measured: runs a command below a small perl process, which writes the peak memory of the command's largest process, in KiB, to the
+# file peak. A shell can't ask for it (getrusage). The number of that system call depends on the machine for which perl was built
+# (e_machine of its ELF header). The file tells the supervisor how far perl came: it says "pending" until perl is about to fork,
+# then "forked". It is padded, so that later writes need no space on the disk.
+# Perl takes another name, so that a command such as `pkill perl` does not end it.
 sj_perl='
   my ($file, @command) = @ARGV;
+  delete $ENV{PERL_BADLANG} if $ENV{PERL_BADLANG} eq "";
+  open(my $out, "+<", $file) or exit 126;
+  sub note { sysseek($out, 0, 0); syswrite($out, sprintf("%-20s\n", $_[0])) }
   my %getrusage = (62 => 98, 183 => 165, 243 => 165, 258 => 165);
-  my ($header, $call, $pid) = ("");
+  my ($header, $call) = ("");
   if (open(my $perl, "<:raw", "/proc/self/exe")) { read($perl, $header, 20) }
   $call = $getrusage{unpack("v", substr($header, 18))} if $header =~ /^\x7fELF\x02\x01/ && length $header == 20;
-  open(my $out, "+<", $file) or exec @command;
-  $pid = fork if $call;
-  unless (defined $pid) { printf $out "%-20s\n", "-"; close $out }
-  unless ($pid) { exec @command; exit 127 }
-  $SIG{$_} = "IGNORE" for qw(HUP INT TERM PIPE);
+  unless ($call) { note("-"); exec @command; exit 127 }
+  my @ignored = qw(HUP INT QUIT TERM PIPE USR1 USR2 ALRM);
+  my %before = map { $_ => $SIG{$_} } @ignored;
+  $SIG{$_} = "IGNORE" for @ignored;
+  note("forked");
+  my $pid = fork;
+  unless ($pid) {
+    note("-") unless defined $pid;
+    $SIG{$_} = $before{$_} || "DEFAULT" for @ignored;
+    exec @command;
+    exit 127;
+  }
+  $0 = "sshjobs-measure";
   waitpid $pid, 0;
   my $status = $?;
   my $usage = "\0" x 144;
   my $peak = syscall($call, -1, $usage) == 0 ? (unpack "q5", $usage)[4] : "-";
-  printf $out "%-20s\n", $peak;
-  close $out;
+  note($peak . ($status & 127 ? " signal" : " exit"));
   exit($status & 127 ? 128 + ($status & 127) : $status >> 8);
 '
 measured() {
-  if [ -z "${PERL5OPT:-}" ] && command -v perl >/dev/null 2>&1 && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
+  # Options in PERL5OPT may change what perl does.
+  if [ -z "${PERL5OPT:-}$sj_unmeasured" ] && command -v perl >/dev/null 2>&1 && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
+    # Perl must not warn of an unknown locale on the job's stderr. It removes the variable again.
+    [ -n "${PERL_BADLANG:-}" ] || { PERL_BADLANG=; export PERL_BADLANG; }
     exec perl -e "$sj_perl" "$sj_J/peak" "$@" 6<&6
   fi
   exec "$@" 6<&6
+}
+run_job() { # Runs the job, measured unless $sj_unmeasured is set. Arguments: those of the verb job.
+  # In a subshell, so that this shell's message about its end is discarded. A Korn shell passes on only named descriptors.
+  (led /bin/sh "$sj_F" "$sj_D" job "$@") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
 }
 decode() { # Sets $sj_d to the text that $1 encodes, including newlines at its end.
   sj_d=$(printf '%b.' "$1")
@@ -336,7 +356,7 @@ supervise)
   printf '%s %s %s\n' $$ "$sj_t" "$b" >"$sj_J/sup"
   exec 6<"$sj_J/order"
   rm -f "$sj_J/order"
-  keeper= gatekeeper=
+  keeper= gatekeeper= lost=
   if [ "$3" = open ] || [ "$9" != - ]; then
     mkfifo "$sj_J/in"
     exec 3<>"$sj_J/in"
@@ -388,20 +408,41 @@ supervise)
     echo "$q $5" >"$sj_S/q/$1"
     guard
   }
-  memory_kills
-  sj_kc0=$sj_kc sj_kh0=$sj_kh
-  # In a subshell, so that this shell's message about its end is discarded. A Korn shell passes on only named descriptors.
-  (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7" "$9" "$mark") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
+  find_cgroup
+  kills_in "$sj_events"
+  sj_kills_cgroup=$sj_kills
+  kills_in /proc/vmstat
+  sj_kills_host=$sj_kills sj_unmeasured=
+  run_job "$1" "$7" "$9" "$mark"
   rc=$?
-  # In this shell, not in a subshell, which has no children.
-  times 2>/dev/null >"$sj_J/times"
+  peak=- how=-
+  { read -r peak how <"$sj_J/peak"; } 2>/dev/null
+  case $peak in
+  pending)
+    # Perl did not start, and the job neither.
+    sj_unmeasured=y peak=-
+    run_job "$1" "$7" "$9" "$mark"
+    rc=$?
+    ;;
+  forked)
+    # Perl was killed, or could not write the figure, which does not matter.
+    peak=-
+    [ "$rc" -le 128 ] || lost=y
+    ;;
+  esac
+  kills_in "$sj_events"
+  kills=$(new_kills "$sj_kills_cgroup" "$sj_kills")
+  kills_in /proc/vmstat
+  kills="$kills $(new_kills "$sj_kills_host" "$sj_kills")"
+  # Not in a subshell: there, `times` would not count the job. In braces: a redirection of `times` that fails would end this shell.
+  { times; } 2>/dev/null >"$sj_J/times"
   exec 5<&- 6<&-
-  peak=-
-  { read -r peak _ <"$sj_J/peak"; } 2>/dev/null
-  if [ "$peak" = pending ]; then
-    # The process that measures was killed, and the job was not: nothing can find out any more how the job ends. Without a noted
-    # end it counts as lost.
+  if [ -n "$lost" ]; then
+    # Nothing can find out any more how the job ends. Without a noted end it counts as lost.
     while { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0"; do pause; done
+    [ -z "$timer$keeper$gatekeeper" ] || kill $timer $keeper ${gatekeeper% *} 2>/dev/null
+    end_writer "$1"
+    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"
     exit 1
   fi
   [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
@@ -424,10 +465,9 @@ supervise)
   k=- why=-
   { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
-  memory_kills
   user=- system=-
   { { read -r _; read -r user system; } <"$sj_J/times"; } 2>/dev/null
-  measures="$(new_kills "$sj_kc0" "$sj_kc") $(new_kills "$sj_kh0" "$sj_kh") ${user:--} ${system:--} ${peak:--}"
+  measures="$kills ${user:--} ${system:--} ${peak:--} ${how:--}"
   printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
   rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"

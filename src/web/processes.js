@@ -10,6 +10,8 @@ export class Processes {
   #question = element("summary", {}, "Why is it silent?");
   #result = element("div", { "aria-live": "polite" });
   #hasEnded = false;
+  // Number of the newest request: an older reply is dropped.
+  #newest = 0;
 
   constructor(jobId) {
     this.jobId = jobId;
@@ -35,13 +37,15 @@ export class Processes {
 
   #look() {
     return attempt(async () => {
-      this.#result.replaceChildren("Asking the host…");
+      const number = ++this.#newest;
+      this.#result.replaceChildren("Looking…");
       const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
+      if (number !== this.#newest) return;
       const job = reply.jobs[0] ?? {};
       const parts = job.processes ? shown(job.processes) : endOf(job);
       this.#result.replaceChildren(...parts);
     }).then((_) => {
-      if (this.#result.textContent.startsWith("Asking")) this.#result.replaceChildren();
+      if (this.#result.textContent.startsWith("Looking")) this.#result.replaceChildren();
     });
   }
 }
@@ -52,9 +56,11 @@ function endOf(job) {
   if (!why) return [job.reason ?? "Nothing is known about it."];
   const cpu = why.cpu_ms === undefined ? "unknown" : `${(why.cpu_ms / 1000).toFixed(2)} s`;
   const memory = why.peak_memory_bytes === undefined ? "unknown" : bytes(why.peak_memory_bytes);
-  const figures = [`Processor time ${cpu}`, `peak memory of a process ${memory}`];
-  if (why.memory_kills) figures.push(`${count(why.memory_kills)} killed because memory ran out`);
-  return [element("p", {}, why.summary), element("p", { className: "hint" }, figures.join(", "))];
+  const parts = [element("p", {}, why.summary)];
+  const hasFigures = why.cpu_ms !== undefined || why.peak_memory_bytes !== undefined;
+  const figures = `Processor time ${cpu}, peak memory of its largest process ${memory}`;
+  if (hasFigures) parts.push(element("p", { className: "hint" }, figures));
+  return parts;
 }
 
 function shown(list) {

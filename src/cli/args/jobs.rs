@@ -190,16 +190,16 @@ or its terminal. At most 50 processes are shown; --json has their whole figures.
 withheld if they may have secrets that this process can't hide.
 
 Of a job that has ended, it shows why: the exit of the command, a limit, a signal and whether it was sent
-through sshjobs, or a lack of memory on the host, for which a killed job's host is asked. Durable jobs also
-have figures: processor time, the peak memory of a process (if the host has perl), and the number of
-processes that the kernel killed because memory ran out. A host may hide what it knows; then it is unknown.
+through sshjobs, or that the host ran out of memory. For a killed job, sshjobs asks the host; the cause stays
+unknown if the host hides its log and its counters. Durable jobs also have figures: processor time, and the
+peak memory of the largest process (if the host has perl).
 
-Exit status: 0; 255 if the host can't be reached.
+Exit status: 0; 255 if the host of a running job can't be reached.
 
 Examples:
   sshjobs inspect last                  why does it print nothing, or why did it end?
   sshjobs inspect --json ID | jq .why   the same for scripts, of a job that has ended
-  sshjobs inspect --json ID | jq '.processes[] | {pid, waits_for}'")]
+  sshjobs inspect --json ID | jq '.processes.processes[] | {pid, waits_for}'")]
 pub struct InspectArgs {
     /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
@@ -481,14 +481,15 @@ Jobs that wait for input come first. Keys:
   Enter, Esc       open a fleet or the output; back
   g, G or f        the output's start; its end, which is followed
   v                the screen of a terminal job, or its lines
-  /, n, N          look for a pattern; next match, previous match
+  /, n, N          look for a pattern; newer match, older match
   l, t             all output in the pager; sit in the job's terminal
   a                answer: write a line to the job's stdin, hidden for passwords
   m, M             mark a job; unmark all
   s, d, y          signal, delete the job or the marked ones; copy the id
   i                its processes and what they wait for, or why it ended
   Q                queued jobs, and what each waits for
-  A                calls that wait for an approval: read the exact call, then approve or refuse it
+  A                calls that wait for an approval: read the exact call to its end, then approve or
+                   refuse it; n and N show the others
   F, o, r          only jobs with a word; another order; only jobs that run
   ?                explain the keys           q, Ctrl-C    quit; jobs continue
 

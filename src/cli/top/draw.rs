@@ -12,7 +12,7 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::keys::SIGNALS;
 use super::model::{ListRows, Mode, Model, Order};
 use super::output::Output;
-use super::panel::{Panel, View};
+use super::panel::{Drawn, Panel, View};
 use crate::cli::terminal::padded;
 use crate::cli::verbs::{age, duration_of, exit_text, in_largest_unit};
 use crate::jobs::{coloured, printable};
@@ -33,7 +33,7 @@ const KEYS: [(&str, &str); 28] = [
     ("G", "its end, which is followed"),
     ("v", "the screen, or the lines"),
     ("/", "look for a pattern"),
-    ("n N", "next match, previous match"),
+    ("n N", "newer match, older match"),
     ("f", "follow the end"),
     ("l", "all output in the pager"),
     ("t", "sit in the job's terminal"),
@@ -112,7 +112,15 @@ fn draw_panel(frame: &mut Frame<'_>, panel: &mut Panel, lines: &[String], area: 
     }
     let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
     panel.from = panel.from.min(count.saturating_sub(over.height));
-    panel.rows_below = count.saturating_sub(panel.from).saturating_sub(over.height);
+    let is_other = panel.drawn.view.as_ref() != Some(&panel.view);
+    if is_other {
+        panel.drawn = Drawn {
+            view: Some(panel.view.clone()),
+            ..Drawn::default()
+        };
+    }
+    panel.drawn.rows_below = count.saturating_sub(panel.from).saturating_sub(over.height);
+    panel.drawn.was_at_end |= panel.drawn.rows_below == 0 && over.height > 0;
     frame.render_widget(Clear, over);
     let text = Paragraph::new(rows);
     frame.render_widget(text.scroll((panel.from, 0)), over);
@@ -189,7 +197,7 @@ impl Paint {
         if model.jobs.is_empty() {
             let told = match (model.is_listed, model.only_running) {
                 (false, _) => "…",
-                (true, _) if !model.filter.is_empty() => "no job contains this word; f changes it",
+                (true, _) if !model.filter.is_empty() => "no job contains this word; F changes it",
                 (true, true) => "no job runs; r shows all",
                 (true, false) => "no jobs yet: sshjobs spawn HOST -- COMMAND",
             };
@@ -602,17 +610,21 @@ fn targets(model: &Model) -> String {
 }
 
 fn foot_of_panel(panel: &Panel, message: Option<&str>) -> Line<'static> {
-    let is_approval = matches!(panel.view, View::Approval(Some(_)));
+    let id = match &panel.view {
+        View::Approval(id) => id.as_deref().unwrap_or_default(),
+        View::Detail { .. } | View::Queue => "",
+    };
+    let is_approval = !id.is_empty();
     let text = match (panel.vote, message) {
-        (Some(Decision::Approve), _) => "approve exactly this call? y yes".to_owned(),
-        (Some(Decision::Deny), _) => "refuse this call? y yes".to_owned(),
+        (Some(Decision::Approve), _) => format!("approve exactly {id}? y yes"),
+        (Some(Decision::Deny), _) => format!("refuse {id}? y yes"),
         (None, Some(message)) => printable(message),
         (None, None) if is_approval => {
             "a approve  x refuse  n N other  ↑ ↓ scroll  Esc back".to_owned()
         }
         (None, None) => "↑ ↓ scroll, Esc back".to_owned(),
     };
-    let more = match panel.rows_below {
+    let more = match panel.drawn.rows_below {
         0 => String::new(),
         rows => format!("  ({rows} more below)"),
     };

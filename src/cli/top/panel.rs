@@ -9,10 +9,21 @@ pub(super) struct Panel {
     pub(super) view: View,
     /// The first line shown.
     pub(super) from: u16,
-    /// Number of rows below the last one shown, as drawn.
-    pub(super) rows_below: u16,
+    /// The content as drawn.
+    pub(super) drawn: Drawn,
     /// The vote that waits for its confirmation.
     pub(super) vote: Option<Decision>,
+}
+
+/// What a panel has drawn of its content so far.
+#[derive(Debug, Default)]
+pub(super) struct Drawn {
+    /// The view that was drawn.
+    pub(super) view: Option<View>,
+    /// Number of rows below the last one shown.
+    pub(super) rows_below: u16,
+    /// Whether the last row was ever shown.
+    pub(super) was_at_end: bool,
 }
 
 /// Content of a panel.
@@ -51,7 +62,7 @@ impl Panel {
         Self {
             view,
             from: 0,
-            rows_below: 0,
+            drawn: Drawn::default(),
             vote: None,
         }
     }

@@ -41,59 +41,75 @@ impl Model {
         self.show_approval();
     }
 
-    /// The panel stays with its approval while that waits. A vote for one that has gone is dropped, so that it
-    /// can't reach another one.
+    /// The panel stays with its approval, also when that was decided elsewhere: keys that were meant for one
+    /// call must never reach another.
     fn show_approval(&mut self) {
         let Mode::Panel(panel) = &mut self.mode else { return };
         let View::Approval(shown) = &mut panel.view else { return };
-        let waits = self.approvals.iter().any(|entry| Some(&entry.id) == shown.as_ref());
-        if !waits {
-            panel.vote = None;
-            panel.from = 0;
+        if shown.is_none() {
             *shown = self.approvals.first().map(|entry| entry.id.clone());
         }
         let entry = self.approvals.iter().find(|entry| Some(&entry.id) == shown.as_ref());
-        self.panel_lines = entry.map_or_else(
-            || vec!["no call waits for an approval".to_owned()],
-            approval_in_words,
-        );
+        self.panel_lines = match (entry, &shown) {
+            (Some(entry), _) => approval_in_words(entry),
+            (None, Some(id)) => {
+                panel.vote = None;
+                vec![format!("{id} waits no more; n shows the next one")]
+            }
+            (None, None) => vec!["no call waits for an approval".to_owned()],
+        };
     }
 
     /// Handles a key while a panel is open.
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "all other keys close the panel"
+        reason = "all other keys mean nothing"
     )]
     pub(super) fn panel_key(&mut self, mut panel: Panel, code: KeyCode) -> Option<Action> {
         if let Some(decision) = panel.vote.take() {
             return self.confirm_vote(panel, decision, code);
         }
         let from = panel.from;
-        panel.from = match code {
-            KeyCode::Down | KeyCode::Char('j') => from.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => from.saturating_sub(1),
-            KeyCode::PageDown | KeyCode::Char(' ') => from.saturating_add(PAGE),
-            KeyCode::PageUp | KeyCode::Char('b') => from.saturating_sub(PAGE),
-            KeyCode::Home | KeyCode::Char('g') => 0,
-            KeyCode::Char(key) => return self.panel_letter(panel, key),
-            _ => return None,
-        };
-        self.mode = Mode::Panel(panel);
-        None
-    }
-
-    fn panel_letter(&mut self, mut panel: Panel, key: char) -> Option<Action> {
-        let View::Approval(shown) = &panel.view else { return None };
-        match key {
-            'a' if shown.is_some() => panel.vote = Some(Decision::Approve),
-            'x' if shown.is_some() => panel.vote = Some(Decision::Deny),
-            'n' => panel = Panel::new(self.other_approval(shown.as_deref(), 1)),
-            'N' => panel = Panel::new(self.other_approval(shown.as_deref(), -1)),
-            _ => return None,
+        match code {
+            KeyCode::Esc | KeyCode::Char('q') => return None,
+            KeyCode::Down | KeyCode::Char('j') => panel.from = from.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => panel.from = from.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => panel.from = from.saturating_add(PAGE),
+            KeyCode::PageUp | KeyCode::Char('b') => panel.from = from.saturating_sub(PAGE),
+            KeyCode::Home | KeyCode::Char('g') => panel.from = 0,
+            // Drawing stops at the last row.
+            KeyCode::End | KeyCode::Char('G') => panel.from = u16::MAX,
+            KeyCode::Char('a') => self.ask_for_vote(&mut panel, Decision::Approve),
+            KeyCode::Char('x') => self.ask_for_vote(&mut panel, Decision::Deny),
+            KeyCode::Char('n') => self.show_other_approval(&mut panel, 1),
+            KeyCode::Char('N') => self.show_other_approval(&mut panel, -1),
+            _ => {
+                self.message = Some("this key means nothing here; Esc goes back".to_owned());
+            }
         }
         self.mode = Mode::Panel(panel);
         self.show_approval();
         None
+    }
+
+    /// Asks for the confirmation of a vote, once the person can have seen the whole call.
+    fn ask_for_vote(&mut self, panel: &mut Panel, decision: Decision) {
+        let View::Approval(Some(shown)) = &panel.view else { return };
+        if !self.approvals.iter().any(|entry| entry.id == *shown) {
+            return;
+        }
+        let is_drawn = panel.drawn.view.as_ref() == Some(&panel.view);
+        if is_drawn && panel.drawn.was_at_end {
+            panel.vote = Some(decision);
+        } else {
+            self.message = Some("read the whole call first: G goes to its end".to_owned());
+        }
+    }
+
+    fn show_other_approval(&self, panel: &mut Panel, step: isize) {
+        if let View::Approval(shown) = &panel.view {
+            *panel = Panel::new(self.other_approval(shown.as_deref(), step));
+        }
     }
 
     /// The approval before or after one, in a circle.
@@ -121,7 +137,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
 
     use super::*;
-    use crate::cli::top::panel::queue_lines;
+    use crate::cli::top::panel::{Drawn, queue_lines};
 
     fn approval(id: &str) -> ApprovalEntry {
         serde_json::from_value(serde_json::json!({
@@ -139,6 +155,16 @@ mod tests {
             .flatten()
     }
 
+    /// Draws the panel so high that it has seen its last row.
+    fn draw(model: &mut Model) {
+        let Mode::Panel(panel) = &mut model.mode else { panic!("no panel is open") };
+        panel.drawn = Drawn {
+            view: Some(panel.view.clone()),
+            rows_below: 0,
+            was_at_end: true,
+        };
+    }
+
     fn shown(model: &Model) -> String {
         model.panel_lines.join("\n")
     }
@@ -150,6 +176,7 @@ mod tests {
         press(&mut model, "An");
         assert!(shown(&model).contains("deploy two"), "{}", shown(&model));
 
+        draw(&mut model);
         assert_eq!(press(&mut model, "ax"), None);
         assert_eq!(
             press(&mut model, "ay"),
@@ -158,8 +185,10 @@ mod tests {
                 decision: Decision::Approve
             })
         );
+        press(&mut model, "N");
+        draw(&mut model);
         assert_eq!(
-            press(&mut model, "Nxy"),
+            press(&mut model, "xy"),
             Some(Action::Vote {
                 id: "one".to_owned(),
                 decision: Decision::Deny
@@ -168,15 +197,47 @@ mod tests {
     }
 
     #[test]
-    fn a_vote_for_a_call_that_was_decided_elsewhere_does_not_reach_the_next_call() {
+    fn a_call_that_was_not_shown_to_its_end_is_not_voted_on() {
+        let mut model = Model::default();
+        model.take_approvals(vec![approval("one")]);
+        assert_eq!(press(&mut model, "Aay"), None);
+        let Mode::Panel(panel) = &mut model.mode else { panic!("no panel is open") };
+        panel.drawn = Drawn {
+            view: Some(panel.view.clone()),
+            rows_below: 3,
+            was_at_end: false,
+        };
+        assert_eq!(press(&mut model, "a"), None);
+        assert!(model.message.as_ref().unwrap().contains("whole call"));
+        assert_eq!(press(&mut model, "y"), None);
+    }
+
+    #[test]
+    fn keys_for_a_call_that_was_decided_elsewhere_do_not_reach_another_call() {
         let mut model = Model::default();
         model.take_approvals(vec![approval("one"), approval("two")]);
-        press(&mut model, "Aa");
+        press(&mut model, "A");
+        draw(&mut model);
 
         model.take_approvals(vec![approval("two")]);
 
+        assert!(
+            shown(&model).contains("one waits no more"),
+            "{}",
+            shown(&model)
+        );
+        assert_eq!(press(&mut model, "ay"), None);
+        press(&mut model, "n");
         assert!(shown(&model).contains("deploy two"), "{}", shown(&model));
-        assert_eq!(press(&mut model, "y"), None);
+    }
+
+    #[test]
+    fn other_keys_stay_in_the_panel() {
+        let mut model = Model::default();
+        press(&mut model, "Qz?");
+        assert!(model.view().is_some());
+        press(&mut model, "q");
+        assert!(model.view().is_none());
     }
 
     #[test]

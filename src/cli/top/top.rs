@@ -326,9 +326,10 @@ impl Top<'_> {
                 Err(error) => self.tell(&error.message),
             }
             // Not every caller may see approvals, and without a policy there are none.
-            if let Ok(reply) = self.api.approvals(ApprovalsRequest::default()).await {
-                self.model.borrow_mut().take_approvals(reply.approvals);
-            }
+            let approvals = self.api.approvals(ApprovalsRequest::default()).await;
+            // After an error none, so that nobody votes on what may have changed.
+            let approvals = approvals.map(|reply| reply.approvals).unwrap_or_default();
+            self.model.borrow_mut().take_approvals(approvals);
             self.changed.notify_one();
             self.dirty.notify_one();
         }
@@ -343,13 +344,14 @@ impl Top<'_> {
                 continue;
             };
             tokio::select! {
-                lines = panel_lines(self.api, &view) => {
-                    if let Some(lines) = lines {
-                        self.model.borrow_mut().take_panel(&view, lines);
-                        self.dirty.notify_one();
+                content = panel_content(self.api, &view) => {
+                    self.model.borrow_mut().take_panel(&view, content.lines);
+                    self.dirty.notify_one();
+                    if content.is_final {
+                        self.panel_other_than(&view).await;
                     }
                 }
-                () = self.panel_other_than(&view) => continue,
+                () = self.panel_other_than(&view) => {}
             }
             tokio::select! {
                 () = sleep(LIST) => {}
@@ -561,30 +563,59 @@ async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
     Ok((reply, running))
 }
 
-/// The lines of a panel. `None` if they come with the list: those of an approval.
-async fn panel_lines(api: &Api, view: &View) -> Option<Vec<String>> {
-    let request = match view {
-        View::Approval(_) => return None,
-        View::Detail { job } => JobsRequest {
-            job_id: Some(job.clone()),
-            detail: Some(DetailArg::Processes),
-            ..JobsRequest::default()
-        },
-        View::Queue => JobsRequest {
-            state: Some(JobState::Queued),
-            limit: Some(QUEUED),
-            cached: true,
-            ..JobsRequest::default()
-        },
+/// What a panel shows.
+struct PanelContent {
+    lines: Vec<String>,
+    /// Whether it does not change any more.
+    is_final: bool,
+}
+
+async fn panel_content(api: &Api, view: &View) -> PanelContent {
+    match view {
+        View::Detail { job } => detail_of(api, job).await,
+        View::Queue => queued(api).await,
+        // It comes with each list.
+        View::Approval(_) => std::future::pending().await,
+    }
+}
+
+async fn detail_of(api: &Api, job: &str) -> PanelContent {
+    let request = JobsRequest {
+        job_id: Some(job.to_owned()),
+        detail: Some(DetailArg::Processes),
+        ..JobsRequest::default()
     };
-    let reply = match api.jobs(request).await {
-        Ok(reply) => reply,
-        Err(error) => return Some(vec![error.message]),
+    match api.jobs(request).await.map(|mut reply| reply.jobs.pop()) {
+        Ok(Some(entry)) => PanelContent {
+            lines: detail_in_words(&entry),
+            // The host of a job that was killed is asked only once.
+            is_final: entry.why.is_some(),
+        },
+        Ok(None) => PanelContent {
+            lines: vec!["the job is gone".to_owned()],
+            is_final: true,
+        },
+        Err(error) => PanelContent {
+            lines: vec![error.message],
+            is_final: error.code == Code::UnknownJob,
+        },
+    }
+}
+
+async fn queued(api: &Api) -> PanelContent {
+    let request = JobsRequest {
+        state: Some(JobState::Queued),
+        limit: Some(QUEUED),
+        cached: true,
+        ..JobsRequest::default()
     };
-    match (view, reply.jobs.first()) {
-        (View::Detail { .. }, Some(entry)) => Some(detail_in_words(entry)),
-        (View::Detail { .. }, None) => Some(vec!["the job is gone".to_owned()]),
-        (View::Queue | View::Approval(_), _) => Some(queue_lines(&reply.jobs)),
+    let reply = api.jobs(request).await;
+    PanelContent {
+        lines: match reply {
+            Ok(reply) => queue_lines(&reply.jobs),
+            Err(error) => vec![error.message],
+        },
+        is_final: false,
     }
 }
 

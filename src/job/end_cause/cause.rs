@@ -3,32 +3,37 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::evidence::{EndEvidence, MemoryKills};
+use super::evidence::EndEvidence;
 use super::post_mortem::{KilledProcess, PostMortem};
-use crate::job::{Exit, Outcome, Signal};
+use crate::job::{Exit, LostWhy, Outcome, Signal};
 
 /// Why a job ended. `Display` is a phrase that follows the job's id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndCause {
-    /// The command exited by itself with this status.
-    Exited(u32),
+    /// The command exited.
+    Exited {
+        /// Its status.
+        status: u32,
+        /// The signal that was sent to it through sshjobs before, named without `SIG`.
+        after: Option<String>,
+    },
     /// A signal that was sent through sshjobs ended it.
     SentSignal(String),
     /// Its time limit ended it.
     TimeLimit,
-    /// It was ended because it had printed more than its host stores for it.
+    /// It was ended because it had printed more than its host stores for a job.
     OutputLimit,
-    /// The kernel killed a process of it because memory ran out.
-    OutOfMemory(MemoryProof),
-    /// A program ended itself with a signal that reports a fault in it, such as SEGV.
+    /// The kernel killed a process because memory ran out, probably one of the job.
+    OutOfMemory(MemoryEvidence),
+    /// A signal that reports a fault in a program, such as SEGV, ended it.
     Crashed(String),
     /// A signal from an unknown sender ended it.
     UnknownSender {
         /// The signal, named without `SIG`.
         signal: String,
-        /// No process of the host was killed because memory ran out.
-        had_memory: bool,
+        /// Whether the kernel killed no process of the host because memory ran out.
+        kernel_killed_none: bool,
     },
     /// The outcome says all that is known: the job was lost, refused or not started.
     Outcome(Outcome),
@@ -36,30 +41,31 @@ pub enum EndCause {
 
 /// Why a lack of memory is taken for the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MemoryProof {
+pub enum MemoryEvidence {
     /// The kernel's log names a process that was killed when the job ended.
     Logged(KilledProcess),
     /// The kernel counted processes that it killed in the job's control group while the job ran.
     CountedInCgroup,
-    /// The kernel counted processes that it killed on the host while the job ran. They may belong to
-    /// something else.
+    /// The kernel counted processes that it killed on the host while the job ran, and does not count them
+    /// for the job's control group.
     CountedOnHost,
 }
 
 /// Signals with which the kernel reports a fault in a program.
-const FAULTS: [&str; 6] = ["SEGV", "ABRT", "FPE", "ILL", "BUS", "SYS"];
-/// Maximum time between the death of a process and the end of its job that is known here.
-const SAME_MOMENT: Duration = Duration::from_secs(5);
+const FAULTS: [&str; 7] = ["SEGV", "ABRT", "FPE", "ILL", "BUS", "SYS", "TRAP"];
+/// Maximum difference between the kernel's time of a kill and the time of the job's end. Asking the host takes
+/// some of it.
+const SAME_MOMENT: Duration = Duration::from_secs(10);
 
 impl EndCause {
     /// Decides why a job ended.
     ///
-    /// `ended_ago` is the time since its end, at the time of the host's report.
+    /// `ended_ago` is the time since its end by our clock. It is used if the host has not noted the end.
     pub fn decide(
         outcome: &Outcome,
         evidence: &EndEvidence,
         report: Option<&PostMortem>,
-        ended_ago: Duration,
+        ended_ago: Option<Duration>,
     ) -> Self {
         let exit = match outcome {
             Outcome::TimedOut(_) => return Self::TimeLimit,
@@ -69,43 +75,54 @@ impl EndCause {
                 return Self::Outcome(outcome.clone());
             }
         };
-        let Some(signal) = exit.signal_in_shell() else {
-            return match exit {
-                Exit::Status(status) => Self::Exited(*status),
-                Exit::Signal(signal) => Self::of_signal(signal, false),
-            };
-        };
-        if evidence.explains(signal) {
-            return Self::SentSignal(evidence.sent_signal.clone().unwrap_or_default());
+        let reported = exit.reported_signal();
+        if let (Some(signal), Some(sent)) = (reported, &evidence.sent)
+            && sent.explains(signal)
+        {
+            return Self::SentSignal(sent.signal.clone());
         }
-        if signal != Signal::KILL {
-            return Self::of_signal(signal.name(), false);
+
+        let ended_ago = evidence.ended_ago(report).or(ended_ago);
+        if reported == Some(Signal::KILL)
+            && let Some(evidence) = MemoryEvidence::find(evidence, report, ended_ago)
+        {
+            return Self::OutOfMemory(evidence);
         }
-        let kills = evidence.used.memory_kills;
-        if let Some(process) = report.and_then(|report| report.killed_at(ended_ago)) {
-            return Self::OutOfMemory(MemoryProof::Logged(process.clone()));
-        }
-        match kills {
-            MemoryKills {
-                in_cgroup: Some(1..),
-                ..
-            } => Self::OutOfMemory(MemoryProof::CountedInCgroup),
-            MemoryKills {
-                on_host: Some(1..), ..
-            } => Self::OutOfMemory(MemoryProof::CountedOnHost),
-            MemoryKills { .. } => {
-                let never_killed = report.is_some_and(|report| report.kills_since_boot == Some(0));
-                Self::of_signal(signal.name(), kills.on_host == Some(0) || never_killed)
-            }
+
+        match exit {
+            Exit::Status(status) if evidence.by_signal != Some(true) => Self::Exited {
+                status: *status,
+                after: evidence.sent.as_ref().map(|sent| sent.signal.clone()),
+            },
+            Exit::Status(status) => match reported {
+                Some(signal) => Self::of_signal(signal.name(), evidence, report, ended_ago),
+                // Its number differs between systems.
+                None => Self::Exited {
+                    status: *status,
+                    after: None,
+                },
+            },
+            Exit::Signal(signal) => Self::of_signal(signal, evidence, report, ended_ago),
         }
     }
 
-    fn of_signal(signal: &str, had_memory: bool) -> Self {
+    fn of_signal(
+        signal: &str,
+        evidence: &EndEvidence,
+        report: Option<&PostMortem>,
+        ended_ago: Option<Duration>,
+    ) -> Self {
         let signal = signal.to_owned();
         if FAULTS.contains(&signal.as_str()) {
-            Self::Crashed(signal)
-        } else {
-            Self::UnknownSender { signal, had_memory }
+            return Self::Crashed(signal);
+        }
+        let none_counted = evidence.used.memory_kills.on_host == Some(0);
+        let none_since_boot = report.is_some_and(|report| {
+            report.kills_since_boot == Some(0) && report.up.is_some() && report.up > ended_ago
+        });
+        Self::UnknownSender {
+            signal,
+            kernel_killed_none: none_counted || none_since_boot,
         }
     }
 
@@ -114,8 +131,8 @@ impl EndCause {
         match self {
             Self::OutOfMemory(_) => true,
             Self::UnknownSender { signal, .. } => signal == Signal::KILL.name(),
-            Self::Exited(_)
-            | Self::SentSignal(_)
+            Self::Exited { status, .. } => Signal::of_status(*status) == Some(Signal::KILL),
+            Self::SentSignal(_)
             | Self::TimeLimit
             | Self::OutputLimit
             | Self::Crashed(_)
@@ -126,32 +143,51 @@ impl EndCause {
     /// The name on the wire.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Exited(_) => "exited",
+            Self::Exited { .. } => "exited",
             Self::SentSignal(_) => "sent_signal",
             Self::TimeLimit => "time_limit",
             Self::OutputLimit => "output_limit",
             Self::OutOfMemory(_) => "out_of_memory",
             Self::Crashed(_) => "crashed",
             Self::UnknownSender { .. } => "unknown_sender",
-            Self::Outcome(_) => "outcome",
+            Self::Outcome(_) => "see_state",
         }
     }
 }
 
+impl MemoryEvidence {
+    /// The strongest evidence that a job that was killed lacked memory, if there is any.
+    fn find(
+        evidence: &EndEvidence,
+        report: Option<&PostMortem>,
+        ended_ago: Option<Duration>,
+    ) -> Option<Self> {
+        let kills = evidence.used.memory_kills;
+        // The process in the log is another one's if the kernel has counted none meanwhile.
+        if kills.on_host != Some(0)
+            && let Some(process) = report.and_then(|report| report.killed_near(ended_ago?))
+        {
+            return Some(Self::Logged(process.clone()));
+        }
+        if kills.in_cgroup > Some(0) {
+            return Some(Self::CountedInCgroup);
+        }
+        let is_counted_only_on_host = kills.in_cgroup.is_none() && kills.on_host > Some(0);
+        is_counted_only_on_host.then_some(Self::CountedOnHost)
+    }
+}
+
 impl EndEvidence {
-    /// Whether a signal that was sent through sshjobs explains an end by `signal`. A grace may end with
-    /// KILL.
-    fn explains(&self, signal: Signal) -> bool {
-        self.sent_signal.as_deref().is_some_and(|sent| {
-            let ends = sent.parse().is_ok_and(Signal::ends);
-            sent == signal.name() || (ends && signal == Signal::KILL)
-        })
+    /// Time between the end that the host has noted and its report, both by its own clock.
+    fn ended_ago(&self, report: Option<&PostMortem>) -> Option<Duration> {
+        let now = report?.now?;
+        Some(Duration::from_secs(now.saturating_sub(self.ended_on_host?)))
     }
 }
 
 impl PostMortem {
-    /// The last process that was killed when a job ended, which is `ended_ago`.
-    fn killed_at(&self, ended_ago: Duration) -> Option<&KilledProcess> {
+    /// The last process that was killed at about the time when a job ended, which is `ended_ago`.
+    fn killed_near(&self, ended_ago: Duration) -> Option<&KilledProcess> {
         let logged = self.logged.as_deref().unwrap_or_default();
         logged
             .iter()
@@ -161,8 +197,8 @@ impl PostMortem {
 }
 
 impl Exit {
-    /// The signal that ended the command, or that its shell reports by a status of 128 or more.
-    fn signal_in_shell(&self) -> Option<Signal> {
+    /// The signal that ended the command, or that its shell may report by a status of 128 or more.
+    fn reported_signal(&self) -> Option<Signal> {
         match self {
             Self::Signal(name) => name.parse().ok(),
             Self::Status(status) => Signal::of_status(*status),
@@ -170,36 +206,73 @@ impl Exit {
     }
 }
 
+/// What else sends a signal than a person or a program.
+fn usual_sender(signal: &str) -> Option<&'static str> {
+    match signal {
+        "INT" | "QUIT" => Some("a terminal sends it for a key"),
+        "HUP" => Some("a terminal sends it when it is closed"),
+        "PIPE" => Some("the kernel sends it to a program that writes to a closed pipe"),
+        _ => None,
+    }
+}
+
 impl fmt::Display for EndCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exited(status) => write!(f, "exited by itself, with status {status}"),
-            Self::SentSignal(signal) => {
-                write!(f, "was ended by SIG{signal}, which was sent through sshjobs")
-            }
-            Self::TimeLimit => f.write_str("was ended by its time limit"),
-            Self::OutputLimit => f.write_str(
-                "was ended because it had printed more than its host stores for a job",
-            ),
-            Self::OutOfMemory(MemoryProof::Logged(KilledProcess { pid, name, .. })) => write!(
-                f,
-                "ended when the kernel killed process {pid} ({name}) because memory ran out"
-            ),
-            Self::OutOfMemory(MemoryProof::CountedInCgroup) => f.write_str(
-                "was killed while the kernel killed a process of its control group because memory ran out",
-            ),
-            Self::OutOfMemory(MemoryProof::CountedOnHost) => f.write_str(
-                "was killed while the kernel killed a process of its host because memory ran out: \
-                 probably one of the job",
-            ),
-            Self::Crashed(signal) => write!(f, "crashed: its program was ended by SIG{signal}"),
-            Self::UnknownSender { signal, had_memory } => {
-                write!(f, "was ended by SIG{signal}, which was not sent through sshjobs: its sender is unknown")?;
-                if *had_memory {
-                    f.write_str(", and its host did not run out of memory")?;
+            Self::Exited { status, after } => {
+                write!(f, "exited with status {status}")?;
+                if let Some(signal) = after {
+                    write!(f, ", after SIG{signal} was sent to it through sshjobs")?;
+                } else if let Some(signal) = Signal::of_status(*status) {
+                    write!(f, ", by which a shell reports SIG{signal}")?;
                 }
                 Ok(())
             }
+            Self::SentSignal(signal) => {
+                write!(
+                    f,
+                    "was ended by SIG{signal}, which was sent through sshjobs"
+                )
+            }
+            Self::TimeLimit => f.write_str("was ended by its time limit"),
+            Self::OutputLimit => f.write_str(
+                "was ended because it had printed more than its host stores for a job \
+                 (spool_bytes_per_job)",
+            ),
+            Self::OutOfMemory(MemoryEvidence::Logged(KilledProcess { pid, name, .. })) => write!(
+                f,
+                "ended when the kernel killed process {pid} ({name}) because memory ran out"
+            ),
+            Self::OutOfMemory(MemoryEvidence::CountedInCgroup) => f.write_str(
+                "was killed while the kernel killed a process of its control group, which other \
+                 jobs may share, because memory ran out: probably its own",
+            ),
+            Self::OutOfMemory(MemoryEvidence::CountedOnHost) => f.write_str(
+                "was killed while the kernel killed a process of its host because memory ran out: \
+                 probably its own",
+            ),
+            Self::Crashed(signal) => write!(f, "crashed: SIG{signal} ended its program"),
+            Self::UnknownSender {
+                signal,
+                kernel_killed_none,
+            } => {
+                write!(
+                    f,
+                    "was ended by SIG{signal}, which was not sent through sshjobs"
+                )?;
+                match usual_sender(signal) {
+                    Some(sender) => write!(f, ": {sender}")?,
+                    None => f.write_str(": its sender is unknown")?,
+                }
+                if *kernel_killed_none && signal == Signal::KILL.name() {
+                    f.write_str(", and it was not the kernel for a lack of memory")?;
+                }
+                Ok(())
+            }
+            Self::Outcome(outcome @ Outcome::Lost(LostWhy::SupervisorDied, _)) => write!(
+                f,
+                "{outcome}; processes of it may still run: `sshjobs signal ID KILL` ends them"
+            ),
             Self::Outcome(outcome) => outcome.fmt(f),
         }
     }
@@ -208,14 +281,14 @@ impl fmt::Display for EndCause {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::ResourceUse;
+    use crate::job::{Kill, MemoryKills, ResourceUse, SentSignal};
 
     fn decide(exit: Exit, evidence: &EndEvidence, report: Option<&PostMortem>) -> EndCause {
         EndCause::decide(
             &Outcome::Ended(exit),
             evidence,
             report,
-            Duration::from_secs(60),
+            Some(Duration::from_secs(60)),
         )
     }
 
@@ -233,14 +306,30 @@ mod tests {
         }
     }
 
+    fn after(signal: &str, grace: Option<Duration>) -> EndEvidence {
+        EndEvidence {
+            sent: SentSignal::of(Kill::new(signal.parse().unwrap(), grace)),
+            ..EndEvidence::default()
+        }
+    }
+
     fn report(killed_ago: u64) -> PostMortem {
         PostMortem {
+            now: Some(1_000),
+            up: Some(Duration::from_secs(600)),
             kills_since_boot: Some(1),
             logged: Some(vec![KilledProcess {
                 pid: 7,
                 name: "perl".to_owned(),
                 ago: Duration::from_secs(killed_ago),
             }]),
+        }
+    }
+
+    fn exited(status: u32) -> EndCause {
+        EndCause::Exited {
+            status,
+            after: None,
         }
     }
 
@@ -254,6 +343,20 @@ mod tests {
 
         let earlier = decide(killed(), &EndEvidence::default(), Some(&report(90)));
         assert_eq!(earlier.name(), "unknown_sender");
+        let contradicted = decide(killed(), &counted(None, Some(0)), Some(&report(61)));
+        assert_eq!(contradicted.name(), "unknown_sender");
+    }
+
+    #[test]
+    fn the_end_that_the_host_has_noted_counts_and_not_when_we_learned_of_it() {
+        let evidence = EndEvidence {
+            ended_on_host: Some(700),
+            ..EndEvidence::default()
+        };
+        let then = decide(killed(), &evidence, Some(&report(299)));
+        assert_eq!(then.name(), "out_of_memory");
+        let now = decide(killed(), &evidence, Some(&report(61)));
+        assert_eq!(now.name(), "unknown_sender");
     }
 
     #[test]
@@ -261,48 +364,83 @@ mod tests {
         let in_cgroup = decide(killed(), &counted(Some(1), Some(1)), None);
         assert_eq!(
             in_cgroup,
-            EndCause::OutOfMemory(MemoryProof::CountedInCgroup)
+            EndCause::OutOfMemory(MemoryEvidence::CountedInCgroup)
         );
-
-        let on_host = decide(Exit::Status(137), &counted(Some(0), Some(2)), None);
-        assert_eq!(on_host, EndCause::OutOfMemory(MemoryProof::CountedOnHost));
-
-        let nowhere = decide(killed(), &counted(None, Some(0)), None);
+        let on_host = decide(Exit::Status(137), &counted(None, Some(2)), None);
         assert_eq!(
-            nowhere,
-            EndCause::UnknownSender {
-                signal: "KILL".to_owned(),
-                had_memory: true
-            }
+            on_host,
+            EndCause::OutOfMemory(MemoryEvidence::CountedOnHost)
         );
+        // The victim was in another group.
+        let elsewhere = decide(killed(), &counted(Some(0), Some(2)), None);
+        assert_eq!(elsewhere.name(), "unknown_sender");
+    }
+
+    #[test]
+    fn a_kernel_that_killed_nothing_since_the_boot_is_ruled_out_unless_it_booted_later() {
+        let rules_out = |up| {
+            let quiet = PostMortem {
+                up: Some(Duration::from_secs(up)),
+                kills_since_boot: Some(0),
+                ..PostMortem::default()
+            };
+            let cause = decide(killed(), &EndEvidence::default(), Some(&quiet));
+            cause.to_string().contains("not the kernel")
+        };
+        assert!(rules_out(61));
+        assert!(!rules_out(59));
     }
 
     #[test]
     fn a_signal_that_was_sent_through_sshjobs_is_the_cause() {
-        let mut evidence = counted(Some(1), Some(1));
-        evidence.note_sent(Signal::TERM);
+        let grace = Some(Duration::from_secs(1));
         for exit in [killed(), Exit::Status(143), Exit::Signal("TERM".to_owned())] {
-            let cause = decide(exit, &evidence, Some(&report(60)));
+            let cause = decide(exit, &after("TERM", grace), Some(&report(60)));
             assert_eq!(cause, EndCause::SentSignal("TERM".to_owned()));
         }
 
-        // A signal that does not end a job explains no other one.
-        evidence.note_sent("USR1".parse().unwrap());
-        assert_eq!(decide(killed(), &evidence, None).name(), "out_of_memory");
+        // No KILL was to follow.
+        let cause = decide(killed(), &after("TERM", None), None);
+        assert_eq!(cause.name(), "unknown_sender");
+        let cause = decide(killed(), &after("USR1", grace), None);
+        assert_eq!(cause.name(), "unknown_sender");
     }
 
     #[test]
-    fn a_command_that_exits_is_not_looked_into() {
-        let cause = decide(Exit::Status(3), &counted(Some(1), Some(1)), None);
-        assert_eq!(cause, EndCause::Exited(3));
-        assert!(!cause.wants_post_mortem());
+    fn a_command_that_exits_after_a_signal_says_so() {
+        let cause = decide(Exit::Status(0), &after("TERM", None), None);
+        assert_eq!(
+            cause.to_string(),
+            "exited with status 0, after SIGTERM was sent to it through sshjobs"
+        );
     }
 
     #[test]
-    fn limits_and_crashes_are_told_apart() {
+    fn a_status_is_no_signal_unless_its_parent_says_so() {
+        let cause = decide(Exit::Status(129), &EndEvidence::default(), None);
+        assert_eq!(cause, exited(129));
+        assert_eq!(
+            cause.to_string(),
+            "exited with status 129, by which a shell reports SIGHUP"
+        );
+        let by_signal = EndEvidence {
+            by_signal: Some(true),
+            ..EndEvidence::default()
+        };
+        assert_eq!(
+            decide(Exit::Status(139), &by_signal, None),
+            EndCause::Crashed("SEGV".to_owned())
+        );
+        let plain = decide(Exit::Status(3), &counted(Some(1), Some(1)), None);
+        assert_eq!(plain, exited(3));
+        assert!(!plain.wants_post_mortem());
+    }
+
+    #[test]
+    fn limits_are_told_apart() {
         let none = EndEvidence::default();
         let timed_out = Outcome::TimedOut(Some(killed()));
-        let cause = EndCause::decide(&timed_out, &none, None, Duration::ZERO);
+        let cause = EndCause::decide(&timed_out, &none, None, None);
         assert_eq!(cause, EndCause::TimeLimit);
 
         let full = EndEvidence {
@@ -310,8 +448,21 @@ mod tests {
             ..EndEvidence::default()
         };
         assert_eq!(decide(killed(), &full, None), EndCause::OutputLimit);
+    }
 
-        let crashed = decide(Exit::Status(139), &none, None);
-        assert_eq!(crashed, EndCause::Crashed("SEGV".to_owned()));
+    #[test]
+    fn of_several_signals_the_last_that_usually_ends_a_command_is_kept() {
+        let mut evidence = after("TERM", None);
+        evidence.note_sent(SentSignal::of(Kill::new("USR1".parse().unwrap(), None)).unwrap());
+        assert_eq!(evidence.sent, after("TERM", None).sent);
+
+        // The host has noted the same with less.
+        evidence.note_sent(SentSignal {
+            signal: "TERM".to_owned(),
+            then_kill: None,
+        });
+        assert_eq!(evidence.sent, after("TERM", None).sent);
+        evidence.note_sent(SentSignal::of(Kill::new(Signal::KILL, None)).unwrap());
+        assert_eq!(evidence.sent, after("KILL", None).sent);
     }
 }

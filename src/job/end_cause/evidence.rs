@@ -4,30 +4,47 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::job::Signal;
+use crate::job::{Kill, Signal};
 
 /// Facts about the end of a job that its outcome does not contain. They are kept with its record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndEvidence {
-    /// The last signal that was sent to it through sshjobs and may end it, named without `SIG`.
+    /// The signal that was sent to the job through sshjobs, if any. Of several, the last one that usually ends
+    /// a command.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent_signal: Option<String>,
-    /// It was ended because it had printed more than its host stores for it.
+    pub sent: Option<SentSignal>,
+    /// Whether the job was ended because it had printed more than its host stores for a job.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exceeded_quota: bool,
-    /// Resources that it used.
+    /// Whether a signal ended the command, if its parent has noted that. Otherwise the command exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by_signal: Option<bool>,
+    /// Time of the end by the host's clock, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_on_host: Option<u64>,
+    /// Resources that the job used.
     pub used: ResourceUse,
+}
+
+/// A signal that was sent to a job through sshjobs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentSignal {
+    /// Its name without `SIG`.
+    pub signal: String,
+    /// Whether KILL was to follow after a grace. `None` if only the host has noted the signal, which does not
+    /// note that.
+    pub then_kill: Option<bool>,
 }
 
 /// Resources that a job used, as its host measured them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceUse {
-    /// Processor time of its processes.
+    /// Processor time of the job's processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Duration>,
-    /// The most memory that one of its processes used, in bytes.
+    /// The most memory that one of the job's processes used, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_memory: Option<u64>,
     /// Processes that the kernel killed while the job ran, because memory ran out.
@@ -50,28 +67,61 @@ impl MemoryKills {
     }
 }
 
+impl SentSignal {
+    /// A signal as it is sent. `None` if it can't end a job.
+    pub(crate) fn of(kill: Kill) -> Option<Self> {
+        kill.signal.may_end().then(|| Self {
+            signal: kill.signal.name().to_owned(),
+            then_kill: Some(kill.grace.is_some()),
+        })
+    }
+
+    fn usually_ends(&self) -> bool {
+        self.signal.parse().is_ok_and(Signal::ends)
+    }
+
+    /// Whether it explains that a job was ended by `signal`.
+    pub(super) fn explains(&self, signal: Signal) -> bool {
+        let killed_later = self.usually_ends() && self.then_kill != Some(false);
+        self.signal == signal.name() || (signal == Signal::KILL && killed_later)
+    }
+}
+
 impl EndEvidence {
     /// Whether nothing is known.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Notes that a signal was sent through sshjobs, if it may end a job.
-    pub(crate) fn note_sent(&mut self, signal: Signal) {
-        if signal.may_end() {
-            self.sent_signal = Some(signal.name().to_owned());
+    /// Notes that a signal was sent through sshjobs.
+    pub(crate) fn note_sent(&mut self, sent: SentSignal) {
+        // The same signal, which the host has noted with less.
+        let is_known = self
+            .sent
+            .as_ref()
+            .is_some_and(|known| known.signal == sent.signal && sent.then_kill.is_none());
+        let is_weaker =
+            !sent.usually_ends() && self.sent.as_ref().is_some_and(SentSignal::usually_ends);
+        if !is_known && !is_weaker {
+            self.sent = Some(sent);
         }
     }
 
     /// Adds facts that were reported later. They replace earlier ones about the same thing.
     pub(crate) fn merge(&mut self, later: Self) {
         let Self {
-            sent_signal,
+            sent,
             exceeded_quota,
+            by_signal,
+            ended_on_host,
             used,
         } = later;
-        self.sent_signal = sent_signal.or(self.sent_signal.take());
+        if let Some(sent) = sent {
+            self.note_sent(sent);
+        }
         self.exceeded_quota |= exceeded_quota;
+        self.by_signal = by_signal.or(self.by_signal);
+        self.ended_on_host = ended_on_host.or(self.ended_on_host);
         self.used.cpu = used.cpu.or(self.used.cpu);
         self.used.peak_memory = used.peak_memory.or(self.used.peak_memory);
         if !used.memory_kills.is_unknown() {

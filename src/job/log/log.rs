@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::pending::LogEvent;
 use super::recorder::Change;
-use crate::job::{Coverage, EndEvidence, Exit, Outcome, Signal};
+use crate::job::{Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal};
 use crate::output::{
     LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Source, Stream, TerminalModes,
     Timestamp, time_of, timestamp_of,
@@ -320,11 +320,26 @@ impl Log {
         self.pgid
     }
 
-    /// Notes that a signal was sent to the job through sshjobs, unless the job has ended.
-    pub(in crate::job) fn note_sent(&mut self, signal: Signal) {
-        if self.outcome().is_none() {
-            self.evidence.note_sent(signal);
+    /// Notes that a signal is sent to the job through sshjobs, unless the job has ended. Returns the signal
+    /// that was noted before.
+    pub(in crate::job) fn note_sent(&mut self, kill: Kill) -> Option<SentSignal> {
+        let before = self.evidence.sent.clone();
+        if self.outcome().is_none()
+            && let Some(sent) = SentSignal::of(kill)
+        {
+            self.evidence.note_sent(sent);
         }
+        before
+    }
+
+    /// Sets the signal that was sent to the job through sshjobs.
+    pub(in crate::job) fn set_sent(&mut self, sent: Option<SentSignal>) {
+        self.evidence.sent = sent;
+    }
+
+    /// Facts about the job's end.
+    pub fn evidence(&self) -> &EndEvidence {
+        &self.evidence
     }
 
     /// Arrival of the newest byte.

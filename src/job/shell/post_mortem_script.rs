@@ -2,15 +2,16 @@
 
 /// Reports processes that the kernel of a host killed because memory ran out.
 ///
-/// Between the lines `begin` and `end` each line is a word and a value: `up` (seconds since the boot),
-/// `kills` (number of such processes since then), `log` if the account may read the kernel's log, and
-/// `killed` with a line of that log for each process, at most the last 20.
+/// Between the lines `begin` and `end` each line is a word and perhaps a value: `now` (seconds since 1970),
+/// `up` (seconds since the boot), `kills` (number of such processes since then), `log` if the account may
+/// read the kernel's log, and then `killed` with a line of that log for each process, at most the last 20.
 const POST_MORTEM: &str = r#"
-log=$(dmesg 2>/dev/null) || log=$(journalctl -q -k -b -o short-monotonic 2>/dev/null)
+if log=$(dmesg 2>/dev/null) || log=$(journalctl -q -k -b -o short-monotonic 2>/dev/null); then readable=y; else readable=; fi
 echo sshjobs-postmortem:begin
+echo "now $(date +%s)"
 { read -r up _ </proc/uptime; } 2>/dev/null && echo "up $up"
 sed -n 's/^oom_kill /kills /p' /proc/vmstat 2>/dev/null
-if [ -n "$log" ]; then
+if [ -n "$readable" ]; then
   echo log
   printf '%s\n' "$log" | grep 'Killed process [0-9]' | tail -n 20 | cut -c 1-300 | sed 's/^/killed /'
 fi

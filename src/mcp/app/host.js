@@ -13,15 +13,15 @@ export class HostError extends Error {
   name = "HostError";
 }
 
-// Says hello to the client. `on.input(arguments)` and `on.result(result)` are called with the arguments and
+// Opens the session with the client. `on.input(arguments)` and `on.result(result)` are called with the arguments and
 // the result of the tool call for which the page is shown, `on.cancelled(reason)` if there is none,
 // `on.context(context)` with the client's theme and size whenever they change, and `on.close()` before the
 // client removes the page.
 export async function connect(name, on) {
   listeners = on;
   window.addEventListener("message", receive);
-  const hello = { appInfo: { name, version: "1" }, appCapabilities: {}, protocolVersion: REVISION };
-  const { hostContext } = await request("ui/initialize", hello);
+  const introduction = { appInfo: { name, version: "1" }, appCapabilities: {}, protocolVersion: REVISION };
+  const { hostContext } = await request("ui/initialize", introduction);
   on.context(hostContext ?? {});
   // Until it gets this, a client sends nothing.
   notify("ui/notifications/initialized", {});
@@ -73,10 +73,10 @@ function receive({ source, data }) {
 }
 
 function settle({ id, result, error }) {
-  const request = waiting.get(id);
+  const waiter = waiting.get(id);
   if (!waiting.delete(id)) return;
-  if (error) request.reject(new HostError(error.message ?? "the client refuses"));
-  else request.resolve(result ?? {});
+  if (error) waiter.reject(new HostError(error.message ?? "the client refuses"));
+  else waiter.resolve(result ?? {});
 }
 
 function takeNotification({ method, params = {} }) {

@@ -15,12 +15,15 @@ const WAIT_MS = 20_000;
 // Pause between two calls, so that a flood costs little, and after a failed one.
 const PAUSE_MS = 250;
 const RETRY_MS = 3_000;
+// Failed calls in a row after which a person has to ask for another. A client may ask the person for each.
+const MOST_FAILURES = 3;
 
 const RECORDS = { format: "records", render: "spans", max_bytes: PAGE_BYTES };
 
 class JobLog {
   #state = element("span", { className: "state" });
   #position = element("span", { className: "hint" });
+  #again = element("button", { type: "button", hidden: true }, "Try again");
   #first = 1;
   #total = 0;
   #isClosed = false;
@@ -53,23 +56,30 @@ class JobLog {
   #toolbar() {
     const option = (label, name) => checkBox(label, false, (isSet) => this.log.setOption(name, isSet)).label;
     const options = [this.follow.label, option("Time", "time"), option("Wrap", "wrap")];
-    return element("div", { className: "toolbar" }, this.finder.element, ...options);
+    return element("div", { className: "toolbar" }, this.finder.element, ...options, this.#again);
   }
 
   // Reads the newest lines until the job has ended.
-  async #follow() {
-    let cursor = 0;
+  async #follow(from = 0) {
+    let [cursor, failures] = [from, 0];
+    this.#again.hidden = true;
     while (!this.#isClosed) {
       try {
         const newest = { since_line_no: cursor, max_lines: NEWEST_LINES, keep: "last", wait_ms: WAIT_MS };
         const reply = await call("tail", { job_id: this.jobId, ...newest, ...RECORDS });
         if (this.#isClosed) return;
-        cursor = reply.last_line_no;
+        [cursor, failures] = [reply.last_line_no, 0];
         this.#update(reply);
         if (!isRunning(reply) && !reply.has_more) return;
         await pause(PAUSE_MS);
       } catch (error) {
-        say(`${error.message}: trying again`, true);
+        say(error.message, true);
+        failures += 1;
+        if (failures === MOST_FAILURES) {
+          this.#again.hidden = false;
+          this.#again.onclick = () => this.#follow(cursor);
+          return;
+        }
         await pause(RETRY_MS);
       }
     }
@@ -82,7 +92,7 @@ class JobLog {
     setText(this.#position, `${count(this.#total)} ${this.#total === 1 ? "line" : "lines"}`);
     setText(this.#state, reply.awaiting_input ? "waits for input" : stateInWords(reply));
     this.#state.className = `state ${stateClass(reply)}`;
-    say(isRunning(reply) ? "" : `${this.jobId}: ${stateInWords(reply)}`);
+    if (!isRunning(reply)) say(`${this.jobId}: ${stateInWords(reply)}`);
   }
 
   async #load(first, last, signal) {
@@ -105,6 +115,8 @@ let shown = null;
 let command = "";
 
 function showNote(text) {
+  shown?.close();
+  shown = null;
   main.replaceChildren(element("p", { className: "note" }, text));
 }
 

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use rmcp::model::{JsonObject, MetaObject};
 use serde_json::Value;
 
-/// URI of the page.
+/// URI of the page that shows the log of a job.
 pub(crate) const LOG_APP: &str = "ui://sshjobs/log";
 /// Media type by which clients recognize a page that they may show.
 pub(crate) const MEDIA_TYPE: &str = "text/html;profile=mcp-app";

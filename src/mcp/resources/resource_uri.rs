@@ -39,7 +39,7 @@ impl ResourceUri {
     /// `not_found` for a URI of another form.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
         Self::read(text).ok_or_else(|| {
-            let hint = format!("resources are {LOG}, {HOST} and {TAG}");
+            let hint = format!("resources are {LOG}, {HOST}, {TAG} and {LOG_APP}");
             Error::new(
                 crate::wire::Code::NotFound,
                 "there is no such resource",

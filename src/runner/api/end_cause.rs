@@ -18,9 +18,8 @@ impl Runner {
     pub async fn end_cause(&self, job: &Job) -> Option<EndCause> {
         let status = job.status();
         let Phase::Ended(outcome) = &status.phase else { return None };
-        let ended_at = status.ended_at.unwrap_or(status.started_at);
-        let ended_ago = || SystemTime::now().duration_since(ended_at).unwrap_or_default();
-        let cause = EndCause::decide(outcome, &status.evidence, None, ended_ago());
+        let ended_ago = status.ended_at.and_then(|at| SystemTime::now().duration_since(at).ok());
+        let cause = EndCause::decide(outcome, &status.evidence, None, ended_ago);
         if !cause.wants_post_mortem() {
             return Some(cause);
         }
@@ -29,7 +28,7 @@ impl Runner {
             outcome,
             &status.evidence,
             report.as_ref(),
-            ended_ago(),
+            ended_ago,
         ))
     }
 
@@ -39,7 +38,7 @@ impl Runner {
         match run_on_machine(&self.shared, job, script, REPORT_TIMEOUT).await {
             Ok(answer) => PostMortem::parse(&answer),
             Err(error) => {
-                tracing::debug!(job = %job.id, %error, "its host can't be asked why it was killed");
+                tracing::debug!(job = %job.id, %error, "the host can't report killed processes");
                 None
             }
         }

@@ -187,12 +187,12 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
     }
     while !told.is_empty() {
         let part = told.split_off(told.len().saturating_sub(GROUPS_IN_A_SCRIPT));
+        let order = Kill::new(Signal::TERM, Some(grace));
+        for job in &part {
+            job.note_sent_signal(order);
+        }
         let groups: Vec<ProcessGroup> = part.iter().filter_map(|job| job.process_group()).collect();
-        let script = Script::without_input(kill_script(
-            &groups,
-            Reach::Tree,
-            Kill::new(Signal::TERM, Some(grace)),
-        ));
+        let script = Script::without_input(kill_script(&groups, Reach::Tree, order));
         let asked = run_on_machine(&shared, part[0], script, grace + LAST_REPORT).await;
         match asked.map(|answer| SignalReport::new(KillReport::parse(&answer))) {
             Ok(SignalReport {
@@ -209,6 +209,7 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
     for job in mute {
         let stdin = shared.registry().stdin(&job.id);
         if let Some(stdin) = stdin {
+            job.note_sent_signal(Kill::new(Signal::TERM, None));
             stdin.controls().signal(Signal::TERM).await.ok();
             stdin.controls().close().await.ok();
         }

@@ -11,7 +11,7 @@ use super::spool_calls::{fenced, install, note_refusal, run_on};
 use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{
     EndEvidence, Exit, FarEvent, JobId, LostWhy, MemoryKills, Outcome, Positions, ResourceUse,
-    Signal,
+    SentSignal, Signal,
 };
 use crate::output::Stream;
 use crate::runner::state::{Followed, Follower, Shared, SpawnError};
@@ -395,8 +395,13 @@ fn evidence_of(end: &SpoolEnd) -> EndEvidence {
         return EndEvidence::default();
     };
     EndEvidence {
-        sent_signal: sent.clone(),
+        sent: sent.as_ref().map(|signal| SentSignal {
+            signal: signal.clone(),
+            then_kill: None,
+        }),
         exceeded_quota: *limit == Some(SpoolLimit::Quota),
+        by_signal: measured.by_signal,
+        ended_on_host: measured.ended_at,
         used: ResourceUse {
             cpu: measured.cpu,
             peak_memory: measured.peak_memory,
@@ -442,6 +447,8 @@ mod tests {
             kills_on_host: None,
             cpu: None,
             peak_memory: None,
+            by_signal: None,
+            ended_at: None,
         },
     };
 

@@ -183,7 +183,7 @@ fn note_all_of(job: &Arc<Job>, record: &Record) {
     {
         changes.push(Change::ProcessGroup(pgid));
     }
-    if !record.evidence.is_empty() {
+    if job.read_log(|log| *log.evidence() != record.evidence) {
         changes.push(Change::Evidence(record.evidence.clone()));
     }
     job.record(changes, Instant::now());

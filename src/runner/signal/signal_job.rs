@@ -98,6 +98,10 @@ impl SignalReport {
         }
     }
 
+    fn has_reached_a_process(&self) -> bool {
+        self.delivered_via != DeliveredVia::Nothing
+    }
+
     /// Whether the host has verified that there was no process to signal.
     pub(crate) fn found_nothing(&self) -> bool {
         self.delivered_via == DeliveredVia::Nothing && self.confirmed_dead
@@ -156,7 +160,7 @@ pub(crate) async fn end_tree(
         return kill(shared, job, Reach::Marked, order, asking).await;
     }
 
-    job.note_sent_signal(order.signal);
+    job.note_sent_signal(order);
     // Servers need not answer or obey. The job's end will show it.
     controls.signal(order.signal).await.ok();
     if let Some(grace) = order.grace {
@@ -171,8 +175,25 @@ pub(crate) async fn end_tree(
     })
 }
 
-/// Runs the script that signals a job's processes, on the job's machine.
+/// Signals a job's processes by a script on the job's machine, and notes that with the job.
 pub(crate) async fn kill(
+    shared: &Shared,
+    job: &Job,
+    reach: Reach,
+    order: Kill,
+    asking: Asking,
+) -> Result<SignalReport, SignalError> {
+    // First: the end may be reported before the answer of the script.
+    let noted_before = job.note_sent_signal(order);
+    let report = run_kill_script(shared, job, reach, order, asking).await;
+    let is_delivered = report.as_ref().is_ok_and(SignalReport::has_reached_a_process);
+    if !is_delivered {
+        job.set_sent_signal(noted_before);
+    }
+    report
+}
+
+async fn run_kill_script(
     shared: &Shared,
     job: &Job,
     reach: Reach,
@@ -186,7 +207,6 @@ pub(crate) async fn kill(
     };
     let script = kill_script(std::slice::from_ref(&group), reach, order);
     let limit = order.grace.unwrap_or_default() + REPORT_TIMEOUT;
-    job.note_sent_signal(order.signal);
     let Some(becomes) = &job.spec.becomes else {
         let answer = run_on_machine(shared, job, Script::without_input(script), limit).await?;
         return Ok(SignalReport::new(KillReport::parse(&answer)));

@@ -10,7 +10,7 @@ use crate::jobs::{EndCause, Job, ResourceUse};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndReason {
     /// `exited`, `sent_signal` (through sshjobs), `time_limit`, `output_limit`, `out_of_memory`, `crashed`,
-    /// `unknown_sender` (of a signal), or `outcome` if the state says all.
+    /// `unknown_sender` (of a signal), or `see_state` if the state says all.
     pub cause: String,
     /// The same, in a sentence.
     pub summary: String,
@@ -20,10 +20,13 @@ pub struct EndReason {
     /// The most memory that one of its processes used. Known of durable jobs, if their host has perl.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory_bytes: Option<u64>,
-    /// Processes that the kernel killed while the job ran because memory ran out: in the job's control
-    /// group if that is counted, else on its host. Known of durable jobs.
+    /// Number of processes that the kernel killed while the job ran because memory ran out, in the job's
+    /// control group, which other jobs may share. Known of durable jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_kills: Option<u64>,
+    pub memory_kills_in_cgroup: Option<u64>,
+    /// The same on the whole host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_kills_on_host: Option<u64>,
 }
 
 impl EndReason {
@@ -44,7 +47,8 @@ impl EndReason {
             summary: format!("{} {cause}", job.id()).replace(char::is_control, " "),
             cpu_ms: cpu.map(milliseconds),
             peak_memory_bytes: peak_memory,
-            memory_kills: memory_kills.in_cgroup.or(memory_kills.on_host),
+            memory_kills_in_cgroup: memory_kills.in_cgroup,
+            memory_kills_on_host: memory_kills.on_host,
         }
     }
 }

@@ -43,6 +43,8 @@ impl Service {
             entry.processes = self.processes_of(&job).await?;
         }
         if entry.processes.is_none() && job.is_over() {
+            // It may have ended since the entry was made.
+            entry = JobEntry::of(&job);
             entry.why = EndReason::of(&job).await;
         }
         Ok(JobsReply::of(vec![entry], clamps))

@@ -81,17 +81,26 @@ fn in_words(list: &ProcessList) -> Vec<String> {
 
 /// Why a job ended, and the resources that it used.
 fn why_in_words(why: &EndReason) -> Vec<String> {
+    let mut lines = vec![printable(&why.summary)];
+    if why.cpu_ms.is_none() && why.peak_memory_bytes.is_none() {
+        // Attached jobs have no figures, and those that were not started neither.
+        return lines;
+    }
     let cpu = why.cpu_ms.map_or_else(|| "unknown".to_owned(), seconds);
     let memory = why.peak_memory_bytes.map_or_else(|| "unknown".to_owned(), size);
-    let mut figures = format!("processor time {cpu}, peak memory of a process {memory}");
-    match why.memory_kills {
-        None | Some(0) => {}
-        Some(1) => figures.push_str(", 1 process killed by the kernel because memory ran out"),
-        Some(kills) => figures.push_str(&format!(
-            ", {kills} processes killed by the kernel because memory ran out"
-        )),
+    lines.push(format!(
+        "processor time {cpu}, peak memory of its largest process {memory}"
+    ));
+    let (kills, place) = match why.memory_kills_in_cgroup {
+        Some(kills) => (Some(kills), "in its control group"),
+        None => (why.memory_kills_on_host, "on its host"),
+    };
+    if let Some(kills @ 1..) = kills {
+        lines.push(format!(
+            "killed by the kernel because memory ran out, while it ran, {place}: {kills}"
+        ));
     }
-    vec![printable(&why.summary), figures]
+    lines
 }
 
 /// A time in seconds, with two decimals.
