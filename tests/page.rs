@@ -46,7 +46,7 @@ impl Served {
         self.run(&["page.mjs", scenario], caller, scene)
     }
 
-    /// Runs a script of `fixtures/clients` as a caller. Returns what it prints.
+    /// Runs a script of `fixtures/clients` as a caller. Returns its output.
     fn run(&self, script: &[&str], caller: &Caller, scene: &Value) -> Value {
         let child = browser(&self.server.url, caller, script, scene).spawn().unwrap();
         let output = child.wait_with_output().unwrap();

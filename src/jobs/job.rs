@@ -378,7 +378,7 @@ impl Job {
     }
 
     /// Why the job ended. `None` if it has not. If it was killed, its host may be asked, for at most some
-    /// seconds; a host that can't be reached is no error.
+    /// seconds; if it can't be reached, the cause stays unknown.
     pub async fn end_cause(&self) -> Option<EndCause> {
         self.look(Verb::Read).runner.end_cause(&self.job).await
     }

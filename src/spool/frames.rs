@@ -55,7 +55,7 @@ pub enum SpoolEnd {
         sent: Option<String>,
         /// The limit because of which the supervisor ended it, if it did.
         limit: Option<SpoolLimit>,
-        /// What the host measured.
+        /// Measurements by the host.
         measured: Measured,
     },
     /// The host was rebooted.

@@ -58,7 +58,7 @@ pub struct Record {
     /// Conditions for its start.
     #[serde(default, skip_serializing_if = "Turn::is_now")]
     pub turn: Turn,
-    /// Whether its turn has come: its start may have been sent to its host.
+    /// Whether the job may start: its order may have been sent to its host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_admitted: bool,
     /// Whether it outlives its process.

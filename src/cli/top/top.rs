@@ -335,7 +335,7 @@ impl Top<'_> {
         }
     }
 
-    /// Fetches what the open panel shows, again and again.
+    /// Fetches the content of the open panel, once a second.
     async fn fill_panel(&self) {
         loop {
             let view = self.model.borrow().view().cloned();
@@ -563,7 +563,7 @@ async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
     Ok((reply, running))
 }
 
-/// What a panel shows.
+/// Content of a panel.
 struct PanelContent {
     lines: Vec<String>,
     /// Whether it does not change any more.

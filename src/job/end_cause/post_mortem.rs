@@ -1,4 +1,4 @@
-//! Reads what a host reports about processes that its kernel killed.
+//! Parses a host's report about processes that its kernel killed.
 
 use std::time::Duration;
 

@@ -96,7 +96,7 @@ async fn contents(service: &Service, uri: &str) -> Result<ResourceContents, Erro
                 .with_meta(meta(json!(reply)))
         }
         ResourceUri::LogApp => {
-            // It loads nothing and calls nobody but the client.
+            // It loads nothing and calls only the client.
             let csp = json!({"connectDomains": [], "resourceDomains": []});
             ResourceContents::text(app::page(), uri)
                 .with_mime_type(app::MEDIA_TYPE)

@@ -14,7 +14,7 @@ impl Runner {
     /// Why a job ended. `None` if it has not.
     ///
     /// If the job was killed and nothing else explains that, its host is asked which processes its kernel
-    /// killed. A host that can't be asked is no error: then the cause stays unknown.
+    /// killed. If it can't be asked, the cause stays unknown.
     pub async fn end_cause(&self, job: &Job) -> Option<EndCause> {
         let status = job.status();
         let Phase::Ended(outcome) = &status.phase else { return None };

@@ -51,7 +51,7 @@ impl Reservation {
         }
     }
 
-    /// Notes that the job's turn has come. The record first: a process that adopts the job must know that its
+    /// Notes that the job may start. The record first: a process that adopts the job must know that its
     /// start may have been sent.
     async fn admit(&mut self) {
         if let Some(storing) = self.shared.storing.clone()
