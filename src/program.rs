@@ -263,6 +263,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
         Verb::Completions(args) => cli::completions(&args),
         Verb::Man(args) => cli::man(&args),
+        Verb::Mcp(args) => cli::mcp(&args)?,
         Verb::Help(args) => cli::help(&args),
         // Before the arms of these verbs, which would run them on this machine.
         Verb::Demo(_)

@@ -40,6 +40,7 @@ mod jumps;
 mod kills;
 mod library;
 mod login_shells;
+mod mcp_install;
 mod mcp_stdio;
 mod notifications;
 mod oidc;
@@ -52,6 +53,7 @@ mod screens;
 mod secrets;
 mod seeds;
 mod setup;
+
 mod snapshots;
 mod spool;
 mod store;

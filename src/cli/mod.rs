@@ -20,12 +20,13 @@ pub use args::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell, CompletionsArgs, ConfigArgs,
     CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs, FleetArgs, ForgetArgs,
     ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs,
-    JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, PolicyArgs,
-    PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs,
-    RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
-    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreCopyArgs, StoreVerb,
-    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs,
-    UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
+    JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs,
+    McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs, PolicyExplainArgs,
+    PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
+    ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy,
+    SpawnArgs, SshArgs, StoreArgs, StoreCopyArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs,
+    TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice, Verb, WaitArgs, WhenColours,
+    WriteArgs, parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, told_to_stop};
@@ -33,7 +34,7 @@ pub use top::top;
 pub use verbs::{
     Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,
     completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
-    inspect, jobs, log, man, ping, policy, put, read, run, screen, search, signal, spawn,
+    inspect, jobs, log, man, mcp, ping, policy, put, read, run, screen, search, signal, spawn,
     store_copy, tail, token, trust, wait, write,
 };
 pub use version::answer_version;

@@ -15,6 +15,7 @@ use super::jobs::{
     AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
     SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
 };
+use super::mcp::McpArgs;
 use super::policy::PolicyArgs;
 use super::program::{CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
@@ -155,6 +156,8 @@ pub enum Verb {
     Demo(DemoArgs),
     /// Serve MCP on stdin and stdout, or MCP and a JSON API over HTTP.
     Serve(ServeArgs),
+    /// Add sshjobs to the configuration of a client for agents.
+    Mcp(McpArgs),
     /// Create, list and revoke the tokens of a server's callers.
     Token(TokenArgs),
     /// Check, explain and test the policy: who may do what on which hosts.

@@ -11,6 +11,7 @@ mod forward;
 mod help;
 mod hosts;
 mod jobs;
+mod mcp;
 mod parse;
 mod policy;
 mod program;
@@ -38,6 +39,7 @@ pub use jobs::{
     SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs,
     WriteArgs,
 };
+pub use mcp::{McpArgs, McpClient, McpInstallArgs, McpSubcommand};
 pub use parse::parse;
 pub use policy::{
     PolicyArgs, PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs,

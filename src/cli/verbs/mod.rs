@@ -12,6 +12,7 @@ mod help;
 mod hosts;
 mod jobs;
 mod man;
+mod mcp;
 mod policy;
 mod run;
 mod spawn;
@@ -35,6 +36,7 @@ pub use jobs::{
     attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, write,
 };
 pub use man::man;
+pub use mcp::mcp;
 pub use policy::policy;
 pub use run::run;
 pub use spawn::spawn;

@@ -25,6 +25,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
         "Server",
         &[
             "serve",
+            "mcp",
             "token",
             "policy",
             "approvals",

@@ -92,7 +92,7 @@ pub(super) fn append(file: &Path, tables: &[HostTable]) -> Result<(), Error> {
 }
 
 /// Writes a file as a whole: another process sees the old text or the new one.
-pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
+pub(in crate::cli::verbs) fn replace(file: &Path, text: &str) -> io::Result<()> {
     // A link to the file stays a link.
     let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
     let directory = file.parent().unwrap_or(Path::new("."));
@@ -107,7 +107,7 @@ pub(super) fn replace(file: &Path, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn trouble(action: &str, file: &Path, error: &io::Error) -> Error {
+pub(in crate::cli::verbs) fn trouble(action: &str, file: &Path, error: &io::Error) -> Error {
     let message = format!("can't {action} {}: {error}", file.display());
     Error::new(
         Code::Io,

@@ -6,5 +6,6 @@ mod init;
 mod reference;
 
 pub use add_host::add_host;
+pub(super) use add_host::{replace, trouble};
 pub use config::{Override, Overrides, config};
 pub use init::init;

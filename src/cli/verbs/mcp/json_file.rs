@@ -1,0 +1,130 @@
+//! Adds an entry to a JSON file, which may have comments.
+
+use jsonc_parser::ParseOptions;
+use jsonc_parser::cst::{CstInputValue, CstRootNode};
+
+use super::entry::{CantAdd, Entry};
+
+/// JSON with comments, as editors write it, and nothing else.
+const FORM: ParseOptions = ParseOptions {
+    allow_comments: true,
+    allow_loose_object_property_names: false,
+    allow_trailing_commas: true,
+    allow_missing_commas: false,
+    allow_single_quoted_strings: false,
+    allow_hexadecimal_numbers: false,
+    allow_unary_plus_numbers: false,
+    allow_bare_decimal_point_numbers: false,
+    allow_non_finite_numbers: false,
+    allow_extended_string_escapes: false,
+};
+
+/// The text with the entry in the object `servers`. `names_transport` is for clients that want to be told
+/// that the server speaks on stdin and stdout.
+pub(super) fn with_entry(
+    text: &str,
+    servers: &str,
+    names_transport: bool,
+    entry: &Entry,
+) -> Result<String, CantAdd> {
+    let root =
+        CstRootNode::parse(text, &FORM).map_err(|error| CantAdd::Malformed(error.to_string()))?;
+    let whole = root
+        .object_value_or_create()
+        .ok_or_else(|| CantAdd::OtherKind("the whole file".to_owned()))?;
+    let all = whole
+        .object_value_or_create(servers)
+        .ok_or_else(|| CantAdd::OtherKind(servers.to_owned()))?;
+    let value = value_of(entry, names_transport);
+    match all.get(&entry.name) {
+        Some(before) => before.set_value(value),
+        None => drop(all.append(&entry.name, value)),
+    }
+    let mut changed = root.to_string();
+    if !changed.ends_with('\n') {
+        changed.push('\n');
+    }
+    Ok(changed)
+}
+
+fn value_of(entry: &Entry, names_transport: bool) -> CstInputValue {
+    let text = |text: &str| CstInputValue::String(text.to_owned());
+    let arguments = entry.arguments.iter().map(|argument| text(argument)).collect();
+    let mut fields = Vec::new();
+    if names_transport {
+        fields.push(("type".to_owned(), text("stdio")));
+    }
+    fields.push(("command".to_owned(), text(&entry.command)));
+    fields.push(("args".to_owned(), CstInputValue::Array(arguments)));
+    CstInputValue::Object(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            name: "sshjobs".to_owned(),
+            command: "/usr/bin/sshjobs".to_owned(),
+            arguments: vec!["serve".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_file_that_does_not_exist_begins_with_the_entry() {
+        let text = with_entry("", "servers", true, &entry()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            value,
+            serde_json::json!({"servers": {"sshjobs":
+                {"type": "stdio", "command": "/usr/bin/sshjobs", "args": ["serve"]}}})
+        );
+    }
+
+    #[test]
+    fn comments_and_other_entries_stay() {
+        let before = "{\n  // my theme\n  \"theme\": \"dark\",\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" } // mine\n  }\n}\n";
+        let text = with_entry(before, "mcpServers", false, &entry()).unwrap();
+        for kept in [
+            "// my theme",
+            "\"theme\": \"dark\"",
+            "{ \"command\": \"x\" }",
+            "// mine",
+        ] {
+            assert!(text.contains(kept), "{text}");
+        }
+        assert!(text.contains("\"command\": \"/usr/bin/sshjobs\""), "{text}");
+        // The same again changes nothing.
+        assert_eq!(
+            with_entry(&text, "mcpServers", false, &entry()).unwrap(),
+            text
+        );
+    }
+
+    #[test]
+    fn an_entry_with_the_same_name_is_replaced() {
+        let before = r#"{"mcpServers": {"sshjobs": {"command": "old", "args": []}, "b": {}}}"#;
+        let text = with_entry(before, "mcpServers", false, &entry()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let servers = value["mcpServers"].as_object().unwrap();
+        assert_eq!(servers.len(), 2);
+        assert_eq!(servers["sshjobs"]["command"], "/usr/bin/sshjobs");
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_left_alone() {
+        for text in [
+            "{",
+            "[1]",
+            "{\"mcpServers\": 7}",
+            "{'a': 1}",
+            "{\"a\": 1 \"b\": 2}",
+        ] {
+            assert!(
+                with_entry(text, "mcpServers", false, &entry()).is_err(),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Adds an entry to a TOML file: that of Codex.
+
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+use super::entry::{CantAdd, Entry};
+
+const SERVERS: &str = "mcp_servers";
+
+/// The text with the entry in the table of servers.
+pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
+    let mut document: DocumentMut = text
+        .parse()
+        .map_err(|error: toml_edit::TomlError| CantAdd::Malformed(error.message().to_owned()))?;
+    let servers = document.entry(SERVERS).or_insert_with(|| {
+        let mut servers = Table::new();
+        // Without a header of its own: the entry's is enough.
+        servers.set_implicit(true);
+        Item::Table(servers)
+    });
+    let servers = servers.as_table_mut().ok_or_else(|| CantAdd::OtherKind(SERVERS.to_owned()))?;
+    let table = servers
+        .entry(&entry.name)
+        .or_insert_with(toml_edit::table)
+        .as_table_mut()
+        .ok_or_else(|| CantAdd::OtherKind(format!("{SERVERS}.{}", entry.name)))?;
+    table["command"] = value(&entry.command);
+    table["args"] = value(entry.arguments.iter().collect::<Array>());
+    Ok(document.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        Entry {
+            name: "sshjobs".to_owned(),
+            command: "/usr/bin/sshjobs".to_owned(),
+            arguments: vec!["serve".to_owned()],
+        }
+    }
+
+    #[test]
+    fn the_entry_is_a_table_and_the_rest_stays() {
+        let before = "# mine\nmodel = \"o5\"\n\n[mcp_servers.other]\ncommand = \"x\" # why\n";
+        let text = with_entry(before, &entry()).unwrap();
+        assert_eq!(
+            text,
+            format!(
+                "{before}\n[mcp_servers.sshjobs]\ncommand = \"/usr/bin/sshjobs\"\nargs = [\"serve\"]\n"
+            )
+        );
+        assert_eq!(with_entry(&text, &entry()).unwrap(), text);
+    }
+
+    #[test]
+    fn a_new_file_has_only_the_entry() {
+        let text = with_entry("", &entry()).unwrap();
+        assert!(text.starts_with("[mcp_servers.sshjobs]\n"), "{text}");
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_left_alone() {
+        for text in ["a = ", "mcp_servers = 7", "[mcp_servers]\nsshjobs = 1\n"] {
+            assert!(with_entry(text, &entry()).is_err(), "{text}");
+        }
+    }
+}
