@@ -53,7 +53,7 @@ mod screens;
 mod secrets;
 mod seeds;
 mod setup;
-
+mod skill;
 mod snapshots;
 mod spool;
 mod store;
