@@ -263,7 +263,6 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
         Verb::Completions(args) => cli::completions(&args),
         Verb::Man(args) => cli::man(&args),
-        Verb::Mcp(args) => cli::mcp(&args)?,
         Verb::Help(args) => cli::help(&args),
         // Before the arms of these verbs, which would run them on this machine.
         Verb::Demo(_)
@@ -276,10 +275,12 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         | Verb::Trust(_)
         | Verb::Init(_)
         | Verb::Config(_)
+        | Verb::Mcp(_)
             if server.is_some() =>
         {
             return Err(not_with_server());
         }
+        Verb::Mcp(args) => cli::mcp(&args)?,
         Verb::Init(args) => {
             let service = of_a_person(config, None);
             cli::init(service.library(), file, &args).await?
@@ -333,7 +334,7 @@ fn host_of(word: &Path) -> Option<String> {
 
 fn not_with_server() -> Error {
     let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
-    let message = "demo, serve, token, policy, audit, cluster, store, trust, init, config and hosts add do not \
+    let message = "demo, serve, token, policy, audit, cluster, store, trust, init, mcp, config and hosts add do not \
                    work with --server";
     Error::invalid(message, hint)
 }

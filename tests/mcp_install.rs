@@ -14,6 +14,8 @@ fn install(home: &Path, arguments: &[&str]) -> Output {
         .current_dir(home)
         .env("HOME", home)
         .env_remove("XDG_CONFIG_HOME")
+        .env_remove("CODEX_HOME")
+        .env_remove("CLAUDE_CONFIG_DIR")
         .stdin(Stdio::null())
         .output()
         .unwrap()
@@ -123,18 +125,55 @@ fn a_projects_file_names_no_path_of_this_machine() {
 fn a_file_that_cannot_be_changed_safely_and_one_without_consent_stay() {
     let home = home();
     let file = home.path().join(".claude.json");
-    for text in ["{\"mcpServers\": ", "{\"mcpServers\": []}", "{}"] {
+    for text in [
+        "{\"mcpServers\": ",
+        "{\"mcpServers\": []}",
+        "{\"mcpServers\": {\"sshjobs\": {\"url\": \"http://x\"}}}",
+        "{}",
+    ] {
         std::fs::write(&file, text).unwrap();
         let refused = install(home.path(), &["claude-code"]);
         assert_eq!(refused.status.code(), Some(2), "{text}: {refused:?}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
+    std::fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("nowhere", &file).unwrap();
+    let refused = install(home.path(), &["claude-code", "--yes"]);
+    assert!(
+        !refused.status.success() && file.is_symlink(),
+        "{refused:?}"
+    );
+    std::fs::remove_file(&file).unwrap();
     let told = install(home.path(), &["claude-code"]);
     let told = String::from_utf8(told.stderr).unwrap();
     assert!(
         told.contains("--yes") && told.contains("--dry-run"),
         "{told}"
     );
+}
+
+#[test]
+fn line_ends_stay_as_they_are() {
+    let home = home();
+    for (client, file, before) in [
+        ("codex", ".codex/config.toml", "a = 1\r\n"),
+        ("goose", ".config/goose/config.yaml", "a: 1\r\n"),
+        ("cursor", ".cursor/mcp.json", "{\r\n}\r\n"),
+    ] {
+        let file = home.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, before).unwrap();
+        assert!(
+            install(home.path(), &[client, "--yes"]).status.success(),
+            "{client}"
+        );
+        let after = std::fs::read_to_string(&file).unwrap();
+        let lines = after.matches('\n').count();
+        assert!(
+            lines > 2 && after.matches("\r\n").count() == lines,
+            "{client}: {after:?}"
+        );
+    }
 }
 
 #[test]

@@ -27,10 +27,12 @@ pub enum McpSubcommand {
 /// Arguments of `mcp install`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only the entry of sshjobs changes; comments and other entries stay as they are. The client has to be
-restarted. Removed lines may be an older entry of sshjobs with its values: they are shown, too.
+Only the entry of sshjobs changes; comments and other entries stay as they are, and are not shown. An entry
+that starts the same stays, too; one that starts something else is replaced only with --replace. Restart the
+client afterwards. Global options of this command don't become part of the entry: name them after `--`.
 
-Files, below your home directory (on Linux; XDG_CONFIG_HOME is respected):
+Files, below your home directory (on Linux; XDG_CONFIG_HOME, CODEX_HOME and
+CLAUDE_CONFIG_DIR are respected):
   claude-code      .claude.json                               --project: .mcp.json
   claude-desktop   .config/Claude/claude_desktop_config.json
   codex            .codex/config.toml                         --project: .codex/config.toml
@@ -41,7 +43,7 @@ Files, below your home directory (on Linux; XDG_CONFIG_HOME is respected):
   zed              .config/zed/settings.json                  --project: .zed/settings.json
 
 Exit status: 0 if it is set up, or if the change was only shown; 1 if you declined; 2 if the file can't be
-changed safely: the entry is then shown, for you to add.")]
+changed safely: the entry is then shown, for you to add; 255 if the file can't be read or written.")]
 pub struct McpInstallArgs {
     /// The client.
     #[arg(value_enum)]
@@ -52,6 +54,9 @@ pub struct McpInstallArgs {
     /// Name of the entry.
     #[arg(long, value_name = "NAME", default_value = "sshjobs")]
     pub name: String,
+    /// Replace an entry with this name that starts something else, with all of its fields.
+    #[arg(long)]
+    pub replace: bool,
     /// Write without asking.
     #[arg(long, short)]
     pub yes: bool,

@@ -44,10 +44,15 @@ pub(super) fn own_file(client: McpClient, directories: &Directories) -> PathBuf 
         config,
         application_support,
     } = directories;
+    let set = |variable| std::env::var_os(variable).map(PathBuf::from);
     match client {
-        McpClient::ClaudeCode => home.join(".claude.json"),
+        McpClient::ClaudeCode => {
+            set("CLAUDE_CONFIG_DIR").as_ref().unwrap_or(home).join(".claude.json")
+        }
         McpClient::ClaudeDesktop => application_support.join("Claude/claude_desktop_config.json"),
-        McpClient::Codex => home.join(".codex/config.toml"),
+        McpClient::Codex => {
+            set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
+        }
         McpClient::Cursor => home.join(".cursor/mcp.json"),
         // On macOS, too.
         McpClient::Goose => config.join("goose/config.yaml"),
@@ -70,8 +75,23 @@ pub(super) fn project_file(client: McpClient) -> Option<&'static Path> {
     Some(Path::new(file))
 }
 
-/// The text of a client's file with an entry.
+/// The text of a client's file with an entry. Line ends stay as they are.
 pub(super) fn with_entry(client: McpClient, text: &str, entry: &Entry) -> Result<String, CantAdd> {
+    if text.starts_with('\u{feff}') {
+        return Err(CantAdd::OtherForm("it begins with a byte order mark"));
+    }
+    let lines = text.matches('\n').count();
+    match text.matches("\r\n").count() {
+        0 => changed(client, text, entry),
+        with_return if with_return == lines => {
+            let changed = changed(client, &text.replace("\r\n", "\n"), entry)?;
+            Ok(changed.replace('\n', "\r\n"))
+        }
+        _ => Err(CantAdd::OtherForm("its lines end in two ways")),
+    }
+}
+
+fn changed(client: McpClient, text: &str, entry: &Entry) -> Result<String, CantAdd> {
     match client {
         McpClient::ClaudeCode => json_file::with_entry(text, "mcpServers", true, entry),
         McpClient::ClaudeDesktop | McpClient::Cursor | McpClient::Windsurf => {

@@ -1,5 +1,7 @@
 //! The entry of a server, and why it can't be added.
 
+use serde_json::Value;
+
 /// The entry of a server in a client's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
@@ -8,6 +10,8 @@ pub(super) struct Entry {
     /// Path of the program.
     pub(super) command: String,
     pub(super) arguments: Vec<String>,
+    /// Whether an entry with this name that starts something else is replaced, with all of its fields.
+    pub(super) replaces: bool,
 }
 
 /// Why an entry can't be added to a file. `Display` follows the file's name.
@@ -17,12 +21,19 @@ pub(super) enum CantAdd {
     #[error("can't be read: {0}")]
     Malformed(String),
     /// A value has another type than the client expects.
-    #[error("has a value of another kind at {0:?}")]
+    #[error("has no table or object at {0:?}")]
     OtherKind(String),
     /// The file is written in a form that is not changed automatically.
-    #[error("is written in a form that sshjobs does not change")]
-    OtherForm,
-    /// There is an entry with this name, and it is different.
-    #[error("has another entry {0:?} already")]
+    #[error("is not changed automatically, because {0}")]
+    OtherForm(&'static str),
+    /// There is an entry with this name, and it starts something else.
+    #[error("has an entry {0:?} already, which starts something else")]
     Exists(String),
+}
+
+impl Entry {
+    /// Whether another entry, read from a file, starts the same. `command` is the name of its field.
+    pub(super) fn starts_like(&self, other: &Value, command: &str) -> bool {
+        other[command] == self.command.as_str() && other["args"] == Value::from(&*self.arguments)
+    }
 }

@@ -4,13 +4,13 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 
 use super::client_file::{Directories, own_file, project_file, with_entry};
-use super::entry::Entry;
+use super::entry::{CantAdd, Entry};
 use crate::bounded_file::read_text;
 use crate::cli::args::{McpArgs, McpInstallArgs, McpSubcommand};
 use crate::cli::exit::print;
 use crate::cli::verbs::config::{replace, trouble};
 use crate::cli::{Exit, note};
-use crate::jobs::{printable, unified_diff};
+use crate::jobs::printable;
 use crate::wire::Error;
 
 /// Performs a subcommand of `mcp`.
@@ -20,28 +20,21 @@ use crate::wire::Error;
 pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
     let McpSubcommand::Install(args) = &args.verb;
     let file = file_of(args)?;
-    let before = match read_text(&file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(trouble("read", &file, &error)),
-    };
+    let before = text_of(&file)?;
     let entry = entry_of(args)?;
-    let after = with_entry(args.client, &before, &entry).map_err(|error| {
-        let arguments = entry.arguments.join(" ");
-        Error::invalid(
-            format!("{} {error}", file.display()),
-            format!(
-                "add {} with the arguments {arguments:?} yourself",
-                entry.command
-            ),
-        )
-    })?;
+    let after = with_entry(args.client, &before, &entry)
+        .map_err(|error| cant_add(&file, &error, args, &entry))?;
     if after == before {
         note(&format!("{} has this entry already", file.display()));
         return Ok(Exit::SUCCESS);
     }
 
-    let shown = print(&change(&file, &before, &after));
+    let change = format!(
+        "{} gets this entry:\n{}",
+        printable(&file.display().to_string()),
+        alone(args, &entry)
+    );
+    let shown = print(&change);
     if args.dry_run || shown != Exit::SUCCESS {
         return Ok(shown);
     }
@@ -49,9 +42,57 @@ pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
         note("nothing was written");
         return Ok(Exit::DECLINED);
     }
+    // Clients write their files, too.
+    if text_of(&file)? != before {
+        return Err(Error::invalid(
+            format!(
+                "{} has changed meanwhile, and nothing was written",
+                file.display()
+            ),
+            "run this again",
+        ));
+    }
     replace(&file, &after).map_err(|error| trouble("write", &file, &error))?;
     note("written; restart the client, and ask it to list your hosts");
     Ok(Exit::SUCCESS)
+}
+
+/// The text of a file. A file that does not exist has none.
+fn text_of(file: &Path) -> Result<String, Error> {
+    let is_regular = match std::fs::metadata(file) {
+        Ok(metadata) => metadata.is_file(),
+        // A link that leads nowhere would be replaced by a file.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !file.is_symlink() => {
+            return Ok(String::new());
+        }
+        Err(error) => return Err(trouble("read", file, &error)),
+    };
+    if !is_regular {
+        return Err(Error::invalid(
+            format!("{} is not a regular file", file.display()),
+            "move it away",
+        ));
+    }
+    read_text(file).map_err(|error| trouble("read", file, &error))
+}
+
+/// The entry in the form of the client's file, without anything else: other entries may have secrets.
+fn alone(args: &McpInstallArgs, entry: &Entry) -> String {
+    // An empty file takes every entry.
+    let text = with_entry(args.client, "", entry).unwrap_or_default();
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
+fn cant_add(file: &Path, error: &CantAdd, args: &McpInstallArgs, entry: &Entry) -> Error {
+    let hint = match error {
+        CantAdd::Exists(_) => {
+            "--replace replaces it with all of its fields; --name takes another name".to_owned()
+        }
+        CantAdd::Malformed(_) | CantAdd::OtherKind(_) | CantAdd::OtherForm(_) => {
+            format!("add this yourself:\n{}", alone(args, entry))
+        }
+    };
+    Error::invalid(format!("{} {error}", file.display()), hint)
 }
 
 fn file_of(args: &McpInstallArgs) -> Result<PathBuf, Error> {
@@ -71,10 +112,11 @@ fn file_of(args: &McpInstallArgs) -> Result<PathBuf, Error> {
 
 fn entry_of(args: &McpInstallArgs) -> Result<Entry, Error> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    if args.name.is_empty() || !args.name.chars().all(is_word) {
+    let begins_with_letter = args.name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !begins_with_letter || args.name.len() > 64 || !args.name.chars().all(is_word) {
         return Err(Error::invalid(
-            format!("{:?} is no name for an entry", args.name),
-            "use letters, digits, - and _",
+            format!("{:?} is not a name for an entry", args.name),
+            "use up to 64 letters, digits, - and _, with a letter first",
         ));
     }
     let arguments = if args.arguments.is_empty() {
@@ -92,6 +134,7 @@ fn entry_of(args: &McpInstallArgs) -> Result<Entry, Error> {
         name: args.name.clone(),
         command,
         arguments,
+        replaces: args.replace,
     })
 }
 
@@ -112,16 +155,6 @@ fn own_path() -> Result<String, Error> {
             "move it to another directory",
         )
     })
-}
-
-/// The changed lines.
-fn change(file: &Path, before: &str, after: &str) -> String {
-    let diff = unified_diff(before, after);
-    // Lines around the change may have other servers' secrets.
-    let changed = diff.lines().filter(|line| line.starts_with(['+', '-', '@']));
-    let mut lines = vec![printable(&file.display().to_string())];
-    lines.extend(changed.map(printable));
-    lines.join("\n")
 }
 
 fn is_confirmed(file: &Path) -> Result<bool, Error> {

@@ -1,7 +1,7 @@
 //! Adds an entry to a JSON file, which may have comments.
 
 use jsonc_parser::ParseOptions;
-use jsonc_parser::cst::{CstInputValue, CstRootNode};
+use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 
 use super::entry::{CantAdd, Entry};
 
@@ -31,20 +31,41 @@ pub(super) fn with_entry(
         CstRootNode::parse(text, &FORM).map_err(|error| CantAdd::Malformed(error.to_string()))?;
     let whole = root
         .object_value_or_create()
-        .ok_or_else(|| CantAdd::OtherKind("the whole file".to_owned()))?;
+        .ok_or_else(|| CantAdd::OtherKind("its top level".to_owned()))?;
+    require_one(&whole, servers)?;
     let all = whole
         .object_value_or_create(servers)
         .ok_or_else(|| CantAdd::OtherKind(servers.to_owned()))?;
+    require_one(&all, &entry.name)?;
+
     let value = value_of(entry, names_transport);
-    match all.get(&entry.name) {
-        Some(before) => before.set_value(value),
-        None => drop(all.append(&entry.name, value)),
+    if let Some(before) = all.get(&entry.name) {
+        let known = before.value().and_then(|value| value.to_serde_value()).unwrap_or_default();
+        if entry.starts_like(&known, "command") {
+            return Ok(text.to_owned());
+        }
+        if !entry.replaces {
+            return Err(CantAdd::Exists(entry.name.clone()));
+        }
+        before.set_value(value);
+    } else {
+        all.append(&entry.name, value);
     }
     let mut changed = root.to_string();
     if !changed.ends_with('\n') {
         changed.push('\n');
     }
     Ok(changed)
+}
+
+/// Refuses an object with several properties of one name: parsers take the last one.
+fn require_one(object: &CstObject, name: &str) -> Result<(), CantAdd> {
+    let properties = object.properties();
+    let names = properties.iter().filter_map(|property| property.name()?.decoded_value().ok());
+    if names.filter(|known| known == name).count() > 1 {
+        return Err(CantAdd::OtherForm("it has a name twice"));
+    }
+    Ok(())
 }
 
 fn value_of(entry: &Entry, names_transport: bool) -> CstInputValue {
@@ -68,6 +89,7 @@ mod tests {
             name: "sshjobs".to_owned(),
             command: "/usr/bin/sshjobs".to_owned(),
             arguments: vec!["serve".to_owned()],
+            replaces: false,
         }
     }
 
@@ -95,7 +117,6 @@ mod tests {
             assert!(text.contains(kept), "{text}");
         }
         assert!(text.contains("\"command\": \"/usr/bin/sshjobs\""), "{text}");
-        // The same again changes nothing.
         assert_eq!(
             with_entry(&text, "mcpServers", false, &entry()).unwrap(),
             text
@@ -103,9 +124,25 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_with_the_same_name_is_replaced() {
+    fn an_entry_that_starts_the_same_stays_as_it_is() {
+        let before = r#"{"mcpServers": {"sshjobs": {"env": {"A": "b"}, "args": ["serve"], "command": "/usr/bin/sshjobs"}}}"#;
+        assert_eq!(
+            with_entry(before, "mcpServers", false, &entry()).unwrap(),
+            before
+        );
+    }
+
+    #[test]
+    fn an_entry_that_starts_something_else_is_replaced_only_on_request() {
         let before = r#"{"mcpServers": {"sshjobs": {"command": "old", "args": []}, "b": {}}}"#;
-        let text = with_entry(before, "mcpServers", false, &entry()).unwrap();
+        let refused = with_entry(before, "mcpServers", false, &entry());
+        assert_eq!(refused, Err(CantAdd::Exists("sshjobs".to_owned())));
+
+        let replacing = Entry {
+            replaces: true,
+            ..entry()
+        };
+        let text = with_entry(before, "mcpServers", false, &replacing).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         let servers = value["mcpServers"].as_object().unwrap();
         assert_eq!(servers.len(), 2);
@@ -120,6 +157,8 @@ mod tests {
             "{\"mcpServers\": 7}",
             "{'a': 1}",
             "{\"a\": 1 \"b\": 2}",
+            "{\"mcpServers\": {}, \"mcpServers\": {}}",
+            "{\"mcpServers\": {\"sshjobs\": {}, \"sshjobs\": {}}}",
         ] {
             assert!(
                 with_entry(text, "mcpServers", false, &entry()).is_err(),

@@ -17,15 +17,32 @@ pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
         servers.set_implicit(true);
         Item::Table(servers)
     });
-    let servers = servers.as_table_mut().ok_or_else(|| CantAdd::OtherKind(SERVERS.to_owned()))?;
-    let table = servers
-        .entry(&entry.name)
-        .or_insert_with(toml_edit::table)
+    let servers = servers
         .as_table_mut()
-        .ok_or_else(|| CantAdd::OtherKind(format!("{SERVERS}.{}", entry.name)))?;
+        .ok_or(CantAdd::OtherForm("mcp_servers is an inline table"))?;
+    if let Some(before) = servers.get(&entry.name) {
+        if starts_like(before, entry) {
+            return Ok(text.to_owned());
+        }
+        if !entry.replaces {
+            return Err(CantAdd::Exists(entry.name.clone()));
+        }
+    }
+    let mut table = Table::new();
     table["command"] = value(&entry.command);
     table["args"] = value(entry.arguments.iter().collect::<Array>());
+    servers.insert(&entry.name, Item::Table(table));
     Ok(document.to_string())
+}
+
+fn starts_like(known: &Item, entry: &Entry) -> bool {
+    let texts = |item: &Item| -> Option<Vec<String>> {
+        let values = item.as_array()?.iter();
+        values.map(|value| value.as_str().map(str::to_owned)).collect()
+    };
+    let Some(known) = known.as_table_like() else { return false };
+    known.get("command").and_then(Item::as_str) == Some(&entry.command)
+        && known.get("args").and_then(texts).as_ref() == Some(&entry.arguments)
 }
 
 #[cfg(test)]
@@ -37,6 +54,7 @@ mod tests {
             name: "sshjobs".to_owned(),
             command: "/usr/bin/sshjobs".to_owned(),
             arguments: vec!["serve".to_owned()],
+            replaces: false,
         }
     }
 
@@ -60,8 +78,28 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_for_http_is_replaced_as_a_whole_on_request() {
+        let before = "[mcp_servers.sshjobs]\nurl = \"http://x\"\nenabled = false\n";
+        assert_eq!(
+            with_entry(before, &entry()),
+            Err(CantAdd::Exists("sshjobs".to_owned()))
+        );
+        let replacing = Entry {
+            replaces: true,
+            ..entry()
+        };
+        let text = with_entry(before, &replacing).unwrap();
+        assert!(!text.contains("url") && !text.contains("enabled"), "{text}");
+    }
+
+    #[test]
     fn a_file_that_makes_no_sense_is_left_alone() {
-        for text in ["a = ", "mcp_servers = 7", "[mcp_servers]\nsshjobs = 1\n"] {
+        for text in [
+            "a = ",
+            "mcp_servers = 7",
+            "mcp_servers = {}",
+            "[mcp_servers]\nsshjobs = 1\n",
+        ] {
             assert!(with_entry(text, &entry()).is_err(), "{text}");
         }
     }

@@ -1,18 +1,61 @@
 //! Adds an entry to a YAML file: that of Goose.
 //!
 //! No YAML library keeps comments, so the entry is inserted as text, behind the line `extensions:` at the top
-//! level. A file in any other form is left alone.
+//! level. The result is parsed: it must have the entry and be the same otherwise. A file in which that is not
+//! so is left alone.
+
+use serde_json::{Value, json};
 
 use super::entry::{CantAdd, Entry};
 
 const KEY: &str = "extensions";
 /// Indentation of an entry if the file has none yet.
 const INDENT: usize = 2;
+/// More than the longest wait of a tool.
+const TIMEOUT_S: u32 = 300;
+
+/// Reason for which a file is left alone.
+const FORM: CantAdd = CantAdd::OtherForm("it is not written as Goose writes it");
 
 /// The text with the entry below `extensions`.
 pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
+    let mut wanted = parsed(text)?;
+    if let Some(known) = wanted[KEY].get(&entry.name) {
+        return if entry.starts_like(known, "cmd") {
+            Ok(text.to_owned())
+        } else if entry.replaces {
+            Err(CantAdd::OtherForm("its entry has to be removed first"))
+        } else {
+            Err(CantAdd::Exists(entry.name.clone()))
+        };
+    }
+    let changed = inserted(text, entry)?;
+
+    let Value::Object(whole) = &mut wanted else { return Err(FORM) };
+    let extensions = whole.entry(KEY).or_insert_with(|| json!({}));
+    if extensions.is_null() {
+        *extensions = json!({});
+    }
+    let Value::Object(extensions) = extensions else { return Err(FORM) };
+    extensions.insert(entry.name.clone(), value_of(entry));
+    if parsed(&changed).as_ref() == Ok(&wanted) {
+        Ok(changed)
+    } else {
+        Err(FORM)
+    }
+}
+
+/// The values of a text. An empty one has none.
+fn parsed(text: &str) -> Result<Value, CantAdd> {
+    let value: Option<Value> =
+        serde_saphyr::from_str(text).map_err(|error| CantAdd::Malformed(error.to_string()))?;
+    Ok(value.unwrap_or_else(|| json!({})))
+}
+
+/// The text with the lines of the entry in it.
+fn inserted(text: &str, entry: &Entry) -> Result<String, CantAdd> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let Some(at) = lines.iter().position(|line| is_key(line, KEY)) else {
+    let Some(at) = lines.iter().position(|line| line.starts_with("extensions:")) else {
         lines.push(format!("{KEY}:"));
         lines.extend(block(entry, INDENT));
         return Ok(joined(&lines));
@@ -21,63 +64,45 @@ pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
     match value.trim() {
         "" => {}
         "{}" | "null" | "~" => lines[at] = format!("{KEY}:"),
-        _ => return Err(CantAdd::OtherForm),
+        _ => return Err(FORM),
     }
-
-    let below: Vec<&String> = lines[at + 1..]
-        .iter()
-        .take_while(|line| is_blank(line) || indent_of(line) > 0)
-        .filter(|line| !is_blank(line))
-        .collect();
-    let indent = below.first().map_or(INDENT, |line| indent_of(line));
-    let is_there =
-        |line: &&String| indent_of(line) == indent && is_key(line.trim_start(), &entry.name);
-    if below.iter().copied().any(|line| is_there(&line)) {
-        let wanted = block(entry, indent).join("\n");
-        return if text.contains(&wanted) {
-            Ok(text.to_owned())
-        } else {
-            Err(CantAdd::Exists(entry.name.clone()))
-        };
-    }
+    let below = lines[at + 1..].iter().find(|line| !without_comment(line).trim().is_empty());
+    let indent = below.map_or(0, |line| indent_of(line));
+    let indent = if indent == 0 { INDENT } else { indent };
     lines.splice(at + 1..at + 1, block(entry, indent));
     Ok(joined(&lines))
+}
+
+fn value_of(entry: &Entry) -> Value {
+    json!({
+        "enabled": true,
+        "type": "stdio",
+        "name": entry.name,
+        "cmd": entry.command,
+        "args": entry.arguments,
+        "timeout": TIMEOUT_S,
+    })
 }
 
 /// The lines of the entry. Its texts are quoted as in JSON, which YAML reads alike.
 fn block(entry: &Entry, indent: usize) -> Vec<String> {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let arguments: Vec<String> = entry.arguments.iter().map(|argument| quoted(argument)).collect();
-    let name = &entry.name;
+    let name = quoted(&entry.name);
     let fields = [
         "enabled: true".to_owned(),
         "type: stdio".to_owned(),
-        format!("name: {}", quoted(name)),
+        format!("name: {name}"),
         format!("cmd: {}", quoted(&entry.command)),
         format!("args: [{}]", arguments.join(", ")),
-        // Seconds: more than the longest wait of a tool.
-        "timeout: 300".to_owned(),
+        format!("timeout: {TIMEOUT_S}"),
     ];
     let mut lines = vec![format!("{}{name}:", " ".repeat(indent))];
     lines.extend(fields.map(|field| format!("{}{field}", " ".repeat(2 * indent))));
     lines
 }
 
-/// Whether a line begins with this key, at its start.
-fn is_key(line: &str, key: &str) -> bool {
-    let quoted = [
-        format!("{key}:"),
-        format!("\"{key}\":"),
-        format!("'{key}':"),
-    ];
-    quoted.iter().any(|start| line.starts_with(start.as_str()))
-}
-
-fn is_blank(line: &str) -> bool {
-    without_comment(line).trim().is_empty()
-}
-
-/// A value without the comment behind it. A `#` in a quoted text does not matter here: such a value is refused.
+/// A line without the comment behind it. A `#` in a quoted text cuts too much, which the parser finds.
 fn without_comment(text: &str) -> &str {
     text.split_once('#').map_or(text, |(before, _)| before)
 }
@@ -101,10 +126,11 @@ mod tests {
             name: "sshjobs".to_owned(),
             command: "/usr/bin/sshjobs".to_owned(),
             arguments: vec!["serve".to_owned()],
+            replaces: false,
         }
     }
 
-    const BLOCK: &str = "  sshjobs:\n    enabled: true\n    type: stdio\n    name: \"sshjobs\"\n    \
+    const BLOCK: &str = "  \"sshjobs\":\n    enabled: true\n    type: stdio\n    name: \"sshjobs\"\n    \
                          cmd: \"/usr/bin/sshjobs\"\n    args: [\"serve\"]\n    timeout: 300\n";
 
     #[test]
@@ -127,14 +153,35 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_in_another_order_and_style_is_found() {
+        let before = "extensions:\n  sshjobs:\n    args:\n    - serve\n    cmd: /usr/bin/sshjobs\n    envs: {}\n";
+        assert_eq!(with_entry(before, &entry()).unwrap(), before);
+    }
+
+    #[test]
     fn another_form_or_another_entry_is_left_alone() {
-        assert_eq!(
-            with_entry("extensions: {a: {}}\n", &entry()),
-            Err(CantAdd::OtherForm)
-        );
-        assert_eq!(
-            with_entry("extensions:\n  sshjobs:\n    cmd: old\n", &entry()),
-            Err(CantAdd::Exists("sshjobs".to_owned()))
-        );
+        for text in [
+            "extensions: {a: {}}\n",
+            "extensions:\n- a\n",
+            "extensions:\n  sshjobs:\n    cmd: old\n",
+            "{a: 1}\n",
+            "{\n\"a\": 1,\n\"extensions\": {}\n}\n",
+            "a: 1\n...\n",
+            "  extensions:\n    o: {}\n  z: 1\n",
+            "text: \"multi\nextensions:\n  line\"\n",
+            "- a\n",
+            "just text\n",
+            "a: [1\n",
+            "extensions:\n\to:\n",
+            "extensions :\n  o: {}\n",
+            "? extensions\n: o: {}\n",
+            "\"ext\\u0065nsions\":\n  o: {}\n",
+            "extensions:\n  \"ssh\\x6aobs\": {cmd: a}\n",
+            "a: 1\nextensions: {}\nextensions: {}\n",
+            "a: 1\n---\nb: 2\n",
+        ] {
+            let refused = with_entry(text, &entry());
+            assert!(refused.is_err(), "{text:?}: {refused:?}");
+        }
     }
 }
