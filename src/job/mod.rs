@@ -40,8 +40,8 @@ pub use becomes::{BadBecome, Become, BecomeMethod};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
 pub use end_cause::{
-    EndCause, EndEvidence, KilledProcess, MemoryEvidence, MemoryKills, PostMortem, ResourceUse,
-    SentSignal,
+    EndCause, EndEvidence, EndFacts, KilledProcess, MemoryEvidence, MemoryKills, PostMortem,
+    ResourceUse, SentSignal,
 };
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,

@@ -57,16 +57,62 @@ const FAULTS: [&str; 7] = ["SEGV", "ABRT", "FPE", "ILL", "BUS", "SYS", "TRAP"];
 /// some of it.
 const SAME_MOMENT: Duration = Duration::from_secs(10);
 
+/// Facts from which the cause of an end is decided, beside the job's outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct EndFacts<'a> {
+    /// Facts that are kept with the job's record.
+    pub evidence: &'a EndEvidence,
+    /// The host's report, if it was asked.
+    pub report: Option<&'a PostMortem>,
+    /// Time since the end by our clock. It is used if the host has not noted the end.
+    pub ended_ago: Option<Duration>,
+}
+
+impl EndFacts<'_> {
+    /// Time since the end: by the host's own clock if it has noted the end.
+    fn ended_ago(&self) -> Option<Duration> {
+        let by_host = self.report.and_then(|report| {
+            let ended = self.evidence.ended_on_host?;
+            Some(Duration::from_secs(report.now?.saturating_sub(ended)))
+        });
+        by_host.or(self.ended_ago)
+    }
+
+    /// The strongest evidence that a job that was killed lacked memory, if there is any.
+    fn lack_of_memory(&self) -> Option<MemoryEvidence> {
+        let kills = self.evidence.used.memory_kills;
+        // The process in the log is another one's if the kernel has counted none meanwhile.
+        if kills.on_host != Some(0)
+            && let Some(process) =
+                self.report.and_then(|report| report.killed_near(self.ended_ago()?))
+        {
+            return Some(MemoryEvidence::Logged(process.clone()));
+        }
+        if kills.in_cgroup > Some(0) {
+            return Some(MemoryEvidence::CountedInCgroup);
+        }
+        let is_counted_only_on_host = kills.in_cgroup.is_none() && kills.on_host > Some(0);
+        is_counted_only_on_host.then_some(MemoryEvidence::CountedOnHost)
+    }
+
+    /// Whether the kernel certainly killed no process of the host for a lack of memory when the job ended.
+    fn kernel_killed_none(&self) -> bool {
+        if self.evidence.used.memory_kills.on_host == Some(0) {
+            return true;
+        }
+        let Some(report) = self.report else { return false };
+        let Some((up, ended_ago)) = report.up.zip(self.ended_ago()) else {
+            return false;
+        };
+        // Counts begin at the boot.
+        report.kills_since_boot == Some(0) && up > ended_ago
+    }
+}
+
 impl EndCause {
     /// Decides why a job ended.
-    ///
-    /// `ended_ago` is the time since its end by our clock. It is used if the host has not noted the end.
-    pub fn decide(
-        outcome: &Outcome,
-        evidence: &EndEvidence,
-        report: Option<&PostMortem>,
-        ended_ago: Option<Duration>,
-    ) -> Self {
+    pub fn decide(outcome: &Outcome, facts: EndFacts<'_>) -> Self {
+        let evidence = facts.evidence;
         let exit = match outcome {
             Outcome::TimedOut(_) => return Self::TimeLimit,
             Outcome::Ended(_) if evidence.exceeded_quota => return Self::OutputLimit,
@@ -81,48 +127,33 @@ impl EndCause {
         {
             return Self::SentSignal(sent.signal.clone());
         }
-
-        let ended_ago = evidence.ended_ago(report).or(ended_ago);
         if reported == Some(Signal::KILL)
-            && let Some(evidence) = MemoryEvidence::find(evidence, report, ended_ago)
+            && let Some(lack) = facts.lack_of_memory()
         {
-            return Self::OutOfMemory(evidence);
+            return Self::OutOfMemory(lack);
         }
 
         match exit {
-            Exit::Status(status) if evidence.by_signal != Some(true) => Self::Exited {
+            Exit::Signal(signal) => Self::of_signal(signal, facts),
+            // The parent of the command has seen a signal, whose number is known.
+            Exit::Status(_) if evidence.by_signal == Some(true) && reported.is_some() => {
+                Self::of_signal(reported.map_or("", Signal::name), facts)
+            }
+            Exit::Status(status) => Self::Exited {
                 status: *status,
                 after: evidence.sent.as_ref().map(|sent| sent.signal.clone()),
             },
-            Exit::Status(status) => match reported {
-                Some(signal) => Self::of_signal(signal.name(), evidence, report, ended_ago),
-                // Its number differs between systems.
-                None => Self::Exited {
-                    status: *status,
-                    after: None,
-                },
-            },
-            Exit::Signal(signal) => Self::of_signal(signal, evidence, report, ended_ago),
         }
     }
 
-    fn of_signal(
-        signal: &str,
-        evidence: &EndEvidence,
-        report: Option<&PostMortem>,
-        ended_ago: Option<Duration>,
-    ) -> Self {
+    fn of_signal(signal: &str, facts: EndFacts<'_>) -> Self {
         let signal = signal.to_owned();
         if FAULTS.contains(&signal.as_str()) {
             return Self::Crashed(signal);
         }
-        let none_counted = evidence.used.memory_kills.on_host == Some(0);
-        let none_since_boot = report.is_some_and(|report| {
-            report.kills_since_boot == Some(0) && report.up.is_some() && report.up > ended_ago
-        });
         Self::UnknownSender {
             signal,
-            kernel_killed_none: none_counted || none_since_boot,
+            kernel_killed_none: facts.kernel_killed_none(),
         }
     }
 
@@ -152,36 +183,6 @@ impl EndCause {
             Self::UnknownSender { .. } => "unknown_sender",
             Self::Outcome(_) => "see_state",
         }
-    }
-}
-
-impl MemoryEvidence {
-    /// The strongest evidence that a job that was killed lacked memory, if there is any.
-    fn find(
-        evidence: &EndEvidence,
-        report: Option<&PostMortem>,
-        ended_ago: Option<Duration>,
-    ) -> Option<Self> {
-        let kills = evidence.used.memory_kills;
-        // The process in the log is another one's if the kernel has counted none meanwhile.
-        if kills.on_host != Some(0)
-            && let Some(process) = report.and_then(|report| report.killed_near(ended_ago?))
-        {
-            return Some(Self::Logged(process.clone()));
-        }
-        if kills.in_cgroup > Some(0) {
-            return Some(Self::CountedInCgroup);
-        }
-        let is_counted_only_on_host = kills.in_cgroup.is_none() && kills.on_host > Some(0);
-        is_counted_only_on_host.then_some(Self::CountedOnHost)
-    }
-}
-
-impl EndEvidence {
-    /// Time between the end that the host has noted and its report, both by its own clock.
-    fn ended_ago(&self, report: Option<&PostMortem>) -> Option<Duration> {
-        let now = report?.now?;
-        Some(Duration::from_secs(now.saturating_sub(self.ended_on_host?)))
     }
 }
 
@@ -284,12 +285,12 @@ mod tests {
     use crate::job::{Kill, MemoryKills, ResourceUse, SentSignal};
 
     fn decide(exit: Exit, evidence: &EndEvidence, report: Option<&PostMortem>) -> EndCause {
-        EndCause::decide(
-            &Outcome::Ended(exit),
+        let facts = EndFacts {
             evidence,
             report,
-            Some(Duration::from_secs(60)),
-        )
+            ended_ago: Some(Duration::from_secs(60)),
+        };
+        EndCause::decide(&Outcome::Ended(exit), facts)
     }
 
     fn killed() -> Exit {
@@ -389,6 +390,21 @@ mod tests {
         };
         assert!(rules_out(61));
         assert!(!rules_out(59));
+
+        let quiet = PostMortem {
+            up: Some(Duration::from_secs(600)),
+            kills_since_boot: Some(0),
+            ..PostMortem::default()
+        };
+        let facts = EndFacts {
+            evidence: &EndEvidence::default(),
+            report: Some(&quiet),
+            ended_ago: None,
+        };
+        assert!(
+            !facts.kernel_killed_none(),
+            "the time of the end is not known"
+        );
     }
 
     #[test]
@@ -440,7 +456,12 @@ mod tests {
     fn limits_are_told_apart() {
         let none = EndEvidence::default();
         let timed_out = Outcome::TimedOut(Some(killed()));
-        let cause = EndCause::decide(&timed_out, &none, None, None);
+        let facts = EndFacts {
+            evidence: &none,
+            report: None,
+            ended_ago: None,
+        };
+        let cause = EndCause::decide(&timed_out, facts);
         assert_eq!(cause, EndCause::TimeLimit);
 
         let full = EndEvidence {

@@ -4,6 +4,6 @@ mod cause;
 mod evidence;
 mod post_mortem;
 
-pub use cause::{EndCause, MemoryEvidence};
+pub use cause::{EndCause, EndFacts, MemoryEvidence};
 pub use evidence::{EndEvidence, MemoryKills, ResourceUse, SentSignal};
 pub use post_mortem::{KilledProcess, PostMortem};

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::runner::Runner;
 use crate::hosts::Script;
-use crate::job::{EndCause, Job, Phase, PostMortem, post_mortem_script};
+use crate::job::{EndCause, EndFacts, Job, Phase, PostMortem, post_mortem_script};
 use crate::runner::signal::run_on_machine;
 
 /// Time limit for a host to report processes that its kernel killed.
@@ -19,17 +19,21 @@ impl Runner {
         let status = job.status();
         let Phase::Ended(outcome) = &status.phase else { return None };
         let ended_ago = status.ended_at.and_then(|at| SystemTime::now().duration_since(at).ok());
-        let cause = EndCause::decide(outcome, &status.evidence, None, ended_ago);
+        let facts = EndFacts {
+            evidence: &status.evidence,
+            report: None,
+            ended_ago,
+        };
+        let cause = EndCause::decide(outcome, facts);
         if !cause.wants_post_mortem() {
             return Some(cause);
         }
         let report = self.post_mortem(job).await;
-        Some(EndCause::decide(
-            outcome,
-            &status.evidence,
-            report.as_ref(),
-            ended_ago,
-        ))
+        let facts = EndFacts {
+            report: report.as_ref(),
+            ..facts
+        };
+        Some(EndCause::decide(outcome, facts))
     }
 
     /// The host's report about processes that its kernel killed. `None` if it can't be asked.
