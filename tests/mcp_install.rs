@@ -6,6 +6,8 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::support::tmux::Tmux;
+
 /// Runs `mcp install` with this home directory.
 fn install(home: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sshjobs"))
@@ -192,4 +194,24 @@ fn secrets_of_other_servers_are_not_shown() {
     );
     let servers = json_at(&file)["mcpServers"].take();
     assert_eq!(servers["other"], other["mcpServers"]["other"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_the_client_makes_while_a_person_thinks_is_kept() {
+    let home = home();
+    let file = home.path().join(".claude.json");
+    std::fs::write(&file, "{}\n").unwrap();
+    let program = env!("CARGO_BIN_EXE_sshjobs");
+    let command = format!(
+        "HOME={} {program} mcp install claude-code",
+        home.path().display()
+    );
+    let tmux = Tmux::start(&command, (100, 24));
+    tmux.shows(&["[y/N]"]).await;
+
+    std::fs::write(&file, "{\"theme\": \"new\"}\n").unwrap();
+    tmux.press(&["y", "Enter"]);
+
+    tmux.shows(&["has changed meanwhile", "ended with 2"]).await;
+    assert_eq!(json_at(&file), json!({"theme": "new"}));
 }

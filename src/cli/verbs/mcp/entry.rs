@@ -32,6 +32,17 @@ pub(super) enum CantAdd {
 }
 
 impl Entry {
+    /// An entry for tests.
+    #[cfg(test)]
+    pub(super) fn example() -> Self {
+        Self {
+            name: "sshjobs".to_owned(),
+            command: "/usr/bin/sshjobs".to_owned(),
+            arguments: vec!["serve".to_owned()],
+            replaces: false,
+        }
+    }
+
     /// Whether another entry, read from a file, starts the same. `command` is the name of its field.
     pub(super) fn starts_like(&self, other: &Value, command: &str) -> bool {
         other[command] == self.command.as_str() && other["args"] == Value::from(&*self.arguments)

@@ -16,7 +16,7 @@ use crate::wire::Error;
 /// Performs a subcommand of `mcp`.
 ///
 /// # Errors
-/// `invalid_argument` if the file can't be changed safely, or nobody can be asked; `io`.
+/// `invalid_argument` if the file can't be changed safely, or no person can be asked; `io`.
 pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
     let McpSubcommand::Install(args) = &args.verb;
     let file = file_of(args)?;

@@ -19,8 +19,8 @@ const FORM: ParseOptions = ParseOptions {
     allow_extended_string_escapes: false,
 };
 
-/// The text with the entry in the object `servers`. `names_transport` is for clients that want to be told
-/// that the server speaks on stdin and stdout.
+/// The text with the entry in the object `servers`. `names_transport` is for clients whose entries name
+/// the transport, here stdin and stdout.
 pub(super) fn with_entry(
     text: &str,
     servers: &str,
@@ -84,18 +84,9 @@ fn value_of(entry: &Entry, names_transport: bool) -> CstInputValue {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
-        Entry {
-            name: "sshjobs".to_owned(),
-            command: "/usr/bin/sshjobs".to_owned(),
-            arguments: vec!["serve".to_owned()],
-            replaces: false,
-        }
-    }
-
     #[test]
     fn a_file_that_does_not_exist_begins_with_the_entry() {
-        let text = with_entry("", "servers", true, &entry()).unwrap();
+        let text = with_entry("", "servers", true, &Entry::example()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             value,
@@ -107,7 +98,7 @@ mod tests {
     #[test]
     fn comments_and_other_entries_stay() {
         let before = "{\n  // my theme\n  \"theme\": \"dark\",\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" } // mine\n  }\n}\n";
-        let text = with_entry(before, "mcpServers", false, &entry()).unwrap();
+        let text = with_entry(before, "mcpServers", false, &Entry::example()).unwrap();
         for kept in [
             "// my theme",
             "\"theme\": \"dark\"",
@@ -118,7 +109,7 @@ mod tests {
         }
         assert!(text.contains("\"command\": \"/usr/bin/sshjobs\""), "{text}");
         assert_eq!(
-            with_entry(&text, "mcpServers", false, &entry()).unwrap(),
+            with_entry(&text, "mcpServers", false, &Entry::example()).unwrap(),
             text
         );
     }
@@ -127,7 +118,7 @@ mod tests {
     fn an_entry_that_starts_the_same_stays_as_it_is() {
         let before = r#"{"mcpServers": {"sshjobs": {"env": {"A": "b"}, "args": ["serve"], "command": "/usr/bin/sshjobs"}}}"#;
         assert_eq!(
-            with_entry(before, "mcpServers", false, &entry()).unwrap(),
+            with_entry(before, "mcpServers", false, &Entry::example()).unwrap(),
             before
         );
     }
@@ -135,12 +126,12 @@ mod tests {
     #[test]
     fn an_entry_that_starts_something_else_is_replaced_only_on_request() {
         let before = r#"{"mcpServers": {"sshjobs": {"command": "old", "args": []}, "b": {}}}"#;
-        let refused = with_entry(before, "mcpServers", false, &entry());
+        let refused = with_entry(before, "mcpServers", false, &Entry::example());
         assert_eq!(refused, Err(CantAdd::Exists("sshjobs".to_owned())));
 
         let replacing = Entry {
             replaces: true,
-            ..entry()
+            ..Entry::example()
         };
         let text = with_entry(before, "mcpServers", false, &replacing).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -161,7 +152,7 @@ mod tests {
             "{\"mcpServers\": {\"sshjobs\": {}, \"sshjobs\": {}}}",
         ] {
             assert!(
-                with_entry(text, "mcpServers", false, &entry()).is_err(),
+                with_entry(text, "mcpServers", false, &Entry::example()).is_err(),
                 "{text}"
             );
         }

@@ -49,31 +49,22 @@ fn starts_like(known: &Item, entry: &Entry) -> bool {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
-        Entry {
-            name: "sshjobs".to_owned(),
-            command: "/usr/bin/sshjobs".to_owned(),
-            arguments: vec!["serve".to_owned()],
-            replaces: false,
-        }
-    }
-
     #[test]
     fn the_entry_is_a_table_and_the_rest_stays() {
         let before = "# mine\nmodel = \"o5\"\n\n[mcp_servers.other]\ncommand = \"x\" # why\n";
-        let text = with_entry(before, &entry()).unwrap();
+        let text = with_entry(before, &Entry::example()).unwrap();
         assert_eq!(
             text,
             format!(
                 "{before}\n[mcp_servers.sshjobs]\ncommand = \"/usr/bin/sshjobs\"\nargs = [\"serve\"]\n"
             )
         );
-        assert_eq!(with_entry(&text, &entry()).unwrap(), text);
+        assert_eq!(with_entry(&text, &Entry::example()).unwrap(), text);
     }
 
     #[test]
     fn a_new_file_has_only_the_entry() {
-        let text = with_entry("", &entry()).unwrap();
+        let text = with_entry("", &Entry::example()).unwrap();
         assert!(text.starts_with("[mcp_servers.sshjobs]\n"), "{text}");
     }
 
@@ -81,12 +72,12 @@ mod tests {
     fn an_entry_for_http_is_replaced_as_a_whole_on_request() {
         let before = "[mcp_servers.sshjobs]\nurl = \"http://x\"\nenabled = false\n";
         assert_eq!(
-            with_entry(before, &entry()),
+            with_entry(before, &Entry::example()),
             Err(CantAdd::Exists("sshjobs".to_owned()))
         );
         let replacing = Entry {
             replaces: true,
-            ..entry()
+            ..Entry::example()
         };
         let text = with_entry(before, &replacing).unwrap();
         assert!(!text.contains("url") && !text.contains("enabled"), "{text}");
@@ -100,7 +91,7 @@ mod tests {
             "mcp_servers = {}",
             "[mcp_servers]\nsshjobs = 1\n",
         ] {
-            assert!(with_entry(text, &entry()).is_err(), "{text}");
+            assert!(with_entry(text, &Entry::example()).is_err(), "{text}");
         }
     }
 }

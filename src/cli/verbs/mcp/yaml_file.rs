@@ -1,6 +1,6 @@
 //! Adds an entry to a YAML file: that of Goose.
 //!
-//! No YAML library keeps comments, so the entry is inserted as text, behind the line `extensions:` at the top
+//! No YAML library keeps comments, so the entry is inserted as text, after the line `extensions:` at the top
 //! level. The result is parsed: it must have the entry and be the same otherwise. A file in which that is not
 //! so is left alone.
 
@@ -121,41 +121,32 @@ fn joined(lines: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn entry() -> Entry {
-        Entry {
-            name: "sshjobs".to_owned(),
-            command: "/usr/bin/sshjobs".to_owned(),
-            arguments: vec!["serve".to_owned()],
-            replaces: false,
-        }
-    }
-
     const BLOCK: &str = "  \"sshjobs\":\n    enabled: true\n    type: stdio\n    name: \"sshjobs\"\n    \
                          cmd: \"/usr/bin/sshjobs\"\n    args: [\"serve\"]\n    timeout: 300\n";
 
     #[test]
     fn the_entry_comes_first_below_its_key_and_the_rest_stays() {
         let before = "# mine\nextensions: # those I use\n  # built in\n  developer:\n    enabled: true\nGOOSE_MODE: auto\n";
-        let text = with_entry(before, &entry()).unwrap();
+        let text = with_entry(before, &Entry::example()).unwrap();
         let (head, tail) = before.split_at(before.find("  # built in").unwrap());
         assert_eq!(text, format!("{head}{BLOCK}{tail}"));
-        assert_eq!(with_entry(&text, &entry()).unwrap(), text);
+        assert_eq!(with_entry(&text, &Entry::example()).unwrap(), text);
     }
 
     #[test]
     fn a_file_without_extensions_gets_them() {
         for before in ["", "GOOSE_MODE: auto\n"] {
-            let text = with_entry(before, &entry()).unwrap();
+            let text = with_entry(before, &Entry::example()).unwrap();
             assert_eq!(text, format!("{before}extensions:\n{BLOCK}"));
         }
-        let text = with_entry("extensions: {}\n", &entry()).unwrap();
+        let text = with_entry("extensions: {}\n", &Entry::example()).unwrap();
         assert_eq!(text, format!("extensions:\n{BLOCK}"));
     }
 
     #[test]
     fn an_entry_in_another_order_and_style_is_found() {
         let before = "extensions:\n  sshjobs:\n    args:\n    - serve\n    cmd: /usr/bin/sshjobs\n    envs: {}\n";
-        assert_eq!(with_entry(before, &entry()).unwrap(), before);
+        assert_eq!(with_entry(before, &Entry::example()).unwrap(), before);
     }
 
     #[test]
@@ -180,7 +171,7 @@ mod tests {
             "a: 1\nextensions: {}\nextensions: {}\n",
             "a: 1\n---\nb: 2\n",
         ] {
-            let refused = with_entry(text, &entry());
+            let refused = with_entry(text, &Entry::example());
             assert!(refused.is_err(), "{text:?}: {refused:?}");
         }
     }
