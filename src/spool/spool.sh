@@ -79,7 +79,7 @@ new_kills() { # Prints how many more than $1 there are in $2.
 }
 # measured: runs a command below a small perl process, which writes the peak memory of the command's largest process, in KiB, to the
 # file peak. A shell can't ask for it (getrusage). The number of that system call depends on the machine for which perl was built
-# (e_machine of its ELF header). The file tells the supervisor how far perl came: it says "pending" until perl is about to fork,
+# (e_machine of its ELF header). The supervisor reads in that file how far perl came: "pending" until perl is about to fork,
 # then "forked". It is padded, so that later writes need no space on the disk.
 # Perl takes another name, so that a command such as `pkill perl` does not end it.
 sj_perl='

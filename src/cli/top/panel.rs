@@ -15,7 +15,7 @@ pub(super) struct Panel {
     pub(super) vote: Option<Decision>,
 }
 
-/// What a panel has drawn of its content so far.
+/// The part of its content that a panel has drawn so far.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     /// The view that was drawn.
@@ -68,7 +68,7 @@ impl Panel {
     }
 }
 
-/// The lines of the panel of queued jobs: each with what it waits for.
+/// The lines of the panel of queued jobs: each with the reason for which it waits.
 pub(super) fn queue_lines(jobs: &[JobEntry]) -> Vec<String> {
     if jobs.is_empty() {
         return vec!["no job is queued".to_owned()];

@@ -1,4 +1,4 @@
-//! Keys of `top` while a panel is open, and what it shows.
+//! Keys and content of the open panel of `top`.
 
 use ratatui::crossterm::event::KeyCode;
 

@@ -327,7 +327,7 @@ impl Top<'_> {
             }
             // Not every caller may see approvals, and without a policy there are none.
             let approvals = self.api.approvals(ApprovalsRequest::default()).await;
-            // After an error none, so that nobody votes on what may have changed.
+            // None after an error: an old list may have calls that were decided or changed since.
             let approvals = approvals.map(|reply| reply.approvals).unwrap_or_default();
             self.model.borrow_mut().take_approvals(approvals);
             self.changed.notify_one();
