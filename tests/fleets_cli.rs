@@ -6,6 +6,7 @@ use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use crate::support::command::{command, sshjobs, told};
+use crate::support::server::Server;
 use crate::support::{Sshd, eventually};
 
 async fn hosts() -> Sshd {
@@ -317,6 +318,38 @@ async fn ping_tells_what_answers_and_fails_when_something_does_not() {
     let refused = sshjobs(&sshd, &["ping", "web*"]);
     assert_eq!(refused.status.code(), Some(255));
     assert!(String::from_utf8_lossy(&refused.stdout).contains("has changed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ping_without_a_host_tells_whether_the_server_is_ready() {
+    let sshd = hosts().await;
+    let server = Server::start(&sshd);
+    for address in [server.url.clone(), server.socket.display().to_string()] {
+        let ready = told(&sshjobs(&sshd, &["--server", &address, "ping"]));
+        assert!(ready.starts_with("ready  "), "{ready}");
+    }
+    let json = told(&sshjobs(
+        &sshd,
+        &["--server", &server.url, "ping", "--json"],
+    ));
+    let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        answer["ready"] == true && answer["took_ms"].as_u64().is_some(),
+        "{json}"
+    );
+
+    let gone = server.url.clone();
+    drop(server);
+    let refused = sshjobs(&sshd, &["--server", &gone, "ping"]);
+    assert_eq!(refused.status.code(), Some(255), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("can't be reached"),
+        "{}",
+        stderr(&refused)
+    );
+
+    let neither = sshjobs(&sshd, &["ping"]);
+    assert_eq!(neither.status.code(), Some(2), "{}", stderr(&neither));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -72,11 +72,11 @@ impl ServerAddress {
         }
     }
 
-    /// A path on the server.
+    /// A path on the server, with the server's prefix. `path` begins with a slash.
     pub(super) fn path(&self, path: &str) -> String {
         match self {
-            Self::Network { prefix, .. } => format!("{prefix}/v1/{path}"),
-            Self::Socket(_) => format!("/v1/{path}"),
+            Self::Network { prefix, .. } => format!("{prefix}{path}"),
+            Self::Socket(_) => path.to_owned(),
         }
     }
 }

@@ -48,26 +48,37 @@ pub(super) enum Repeat {
 }
 
 /// A request, without what every request has.
-struct Asked<'a> {
+struct Asked {
     method: Method,
-    /// Below `/v1/`.
-    path: &'a str,
+    /// Below the server's prefix: `/v1/tail`.
+    path: String,
     body: Bytes,
 }
 
-impl<'a> Asked<'a> {
-    fn post(path: &'a str, body: Bytes) -> Self {
+impl Asked {
+    /// A call of the JSON API, with `path` below `/v1/`.
+    fn post(path: &str, body: Bytes) -> Self {
         Self {
             method: Method::POST,
-            path,
+            path: format!("/v1/{path}"),
             body,
         }
     }
 
-    fn get(path: &'a str) -> Self {
+    /// A read from the JSON API, with `path` below `/v1/`.
+    fn get(path: &str) -> Self {
         Self {
             method: Method::GET,
-            path,
+            path: format!("/v1/{path}"),
+            body: Bytes::new(),
+        }
+    }
+
+    /// The question whether the server accepts work.
+    fn readiness() -> Self {
+        Self {
+            method: Method::GET,
+            path: "/readyz".to_owned(),
             body: Bytes::new(),
         }
     }
@@ -90,6 +101,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// Time limit for an answer: longer than the longest wait of a call.
 const ANSWER: Duration = Duration::from_secs(180);
+/// Time limit for the answer whether a server accepts work, connecting included.
+const READINESS: Duration = Duration::from_secs(5);
 
 impl Client {
     /// A client of the server at `address`, with this token.
@@ -117,6 +130,33 @@ impl Client {
     /// Reads what is at a path below `/v1/`. Waits for the server like a call that changes nothing.
     pub(super) async fn read<Reply: DeserializeOwned>(&self, path: &str) -> Result<Reply, Error> {
         self.perform(Asked::get(path), Repeat::Safe).await
+    }
+
+    /// Asks the server once whether it accepts work, and returns its answer in words. Needs no token.
+    ///
+    /// # Errors
+    /// The server can't be reached, or accepts no work; the message says why.
+    pub async fn ready(&self) -> Result<String, Error> {
+        let mut own = Connection::default();
+        let asked = async {
+            let sender = self.connect(&mut own).await?;
+            self.send(sender, &Asked::readiness()).await
+        };
+        let (_, (is_ready, body)) = match timeout(READINESS, asked).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(Failed::Answered(error))) => return Err(error),
+            Ok(Err(Failed::Unheard(why) | Failed::Broken(why))) => {
+                return Err(self.unreachable(&why));
+            }
+            Err(_) => return Err(self.unreachable("it does not answer")),
+        };
+        let answer = String::from_utf8_lossy(&body).trim_end().to_owned();
+        if is_ready {
+            return Ok(answer);
+        }
+        let message = format!("the server at {} accepts no work: {answer}", self.address);
+        let hint = "try again when it has restarted; its log says more (`serve --log info`)";
+        Err(Error::new(Code::ShuttingDown, message, hint).retryable())
     }
 
     /// Reads what is at a path below `/v1/`, on a connection of its own. `take` gets it in pieces, and
@@ -157,7 +197,7 @@ impl Client {
 
     async fn perform<Reply: DeserializeOwned>(
         &self,
-        asked: Asked<'_>,
+        asked: Asked,
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let mut pause = FIRST_PAUSE;
@@ -186,7 +226,7 @@ impl Client {
         }
     }
 
-    async fn attempt<Reply: DeserializeOwned>(&self, asked: &Asked<'_>) -> Result<Reply, Failed> {
+    async fn attempt<Reply: DeserializeOwned>(&self, asked: &Asked) -> Result<Reply, Failed> {
         // A call that finds the connection in use, for example by a long wait, gets one of its own.
         let mut own = Connection::default();
         let mut shared = self.connection.try_lock().ok();
@@ -236,7 +276,7 @@ impl Client {
     async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
-        asked: &Asked<'_>,
+        asked: &Asked,
     ) -> Result<(SendRequest<Full<Bytes>>, (bool, Bytes)), Failed> {
         let request = self.request(asked);
         // The server may have closed the idle connection. Nothing of this call was sent yet.
@@ -258,10 +298,10 @@ impl Client {
         Ok((sender, (is_success, body.to_bytes())))
     }
 
-    fn request(&self, asked: &Asked<'_>) -> Request<Full<Bytes>> {
+    fn request(&self, asked: &Asked) -> Request<Full<Bytes>> {
         let builder = Request::builder()
             .method(asked.method.clone())
-            .uri(self.address.path(asked.path))
+            .uri(self.address.path(&asked.path))
             .header(HOST, self.address.authority())
             .header(CONTENT_TYPE, "application/json")
             // A call that waits for an approver is made again, and its user is told meanwhile.

@@ -58,7 +58,7 @@ impl Session {
             .await
             .map_err(|error| client.unreachable(&error.to_string()))?;
         let authority = client.address.authority();
-        let path = client.address.path("session");
+        let path = client.address.path("/v1/session");
         // Also over TLS: `dial` has set that up, and tungstenite connects to nothing here.
         let mut hello = format!("ws://{authority}{path}")
             .into_client_request()

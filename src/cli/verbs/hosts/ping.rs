@@ -1,4 +1,5 @@
-//! `sshjobs ping`: connects to many hosts at once and prints each result as it arrives.
+//! `sshjobs ping`: connects to many hosts at once and prints each result as it arrives. Without hosts,
+//! tests the server.
 
 use std::time::Duration;
 
@@ -30,7 +31,10 @@ pub async fn ping(api: &Api, args: PingArgs) -> Exit {
 }
 
 async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
-    let names = named(api, &split(&args.hosts)?).await?;
+    let Some(hosts) = &args.hosts else {
+        return ping_server(api, args.json).await;
+    };
+    let names = named(api, &split(hosts)?).await?;
     if names.is_empty() {
         return Err(Error::invalid(
             "no host is meant",
@@ -57,6 +61,25 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
         }
     }
     Ok(exit)
+}
+
+/// Tests whether the server accepts work.
+async fn ping_server(api: &Api, as_json: bool) -> Result<Exit, Error> {
+    let Api::There(server) = api else {
+        let hint = "name a host, as in `sshjobs ping web1`, or a server with --server";
+        return Err(Error::invalid(
+            "there is neither a host nor a server to test",
+            hint,
+        ));
+    };
+    let began = Instant::now();
+    let answer = server.ready().await?;
+    let took = began.elapsed().as_millis();
+    Ok(print(&if as_json {
+        json(&serde_json::json!({"ready": true, "answer": answer, "took_ms": took}))
+    } else {
+        format!("{}  {took} ms", printable(&answer))
+    }))
 }
 
 type Pinged = (String, Result<HostEntry, Error>, Duration);
