@@ -201,6 +201,8 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
     let api = |config, host: Option<&String>, ssh: Option<&SshArgs>| {
         api(server.as_ref(), config, host, ssh)
     };
+    // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
+    // add none.
     Ok(match verb {
         Verb::Run(args) => cli::run(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
         Verb::Spawn(args) => {
@@ -288,9 +290,9 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Config(args) => cli::config(&config, &overrides, &args),
         Verb::Demo(args) => cli::demo(args).await,
         Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
-            serve_http(config, args).await
+            Box::pin(serve_http(config, args)).await
         }
-        Verb::Serve(args) => serve(config, &args).await,
+        Verb::Serve(args) => Box::pin(serve(config, &args)).await,
         Verb::Token(args) => {
             let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
             cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
