@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-page test-cluster test-containers tests-in-containers picture screenshots bench demo
+.PHONY: help check test test-as-user test-clients test-page test-cluster torture test-containers tests-in-containers picture screenshots bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -65,6 +65,10 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked --features cluster $(EACH_TEST) --test cluster
 	SSHJOBS_TEST_REPLICAS=3 TEST_THREADS=3 fixtures/nats/with-nats \
 		cargo test --locked --features cluster $(EACH_TEST) --test sshd -- $(WITH_REPLICAS)
+
+torture:  ## Break everything between durable jobs and their readers, for two minutes; SSHJOBS_TORTURE_PART=1 for half an hour
+	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
+	TEST_SECONDS=7500 cargo test --locked $(EACH_TEST) --test torture -- --nocapture
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client

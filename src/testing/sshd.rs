@@ -89,7 +89,8 @@ impl Sshd {
         // Another program may take the port before sshd does.
         for _ in 0..5 {
             let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-            if let Some(child) = launch(directory.path(), port, &options).await? {
+            write_sshd_config(directory.path(), port, &options)?;
+            if let Some(child) = launch(directory.path(), port).await? {
                 let sshd = Self {
                     directory,
                     port,
@@ -208,6 +209,30 @@ impl Sshd {
         self.signal_sessions(Signal::CONT);
     }
 
+    /// Kills the server and its sessions, as if the machine's sshd had crashed. Durable jobs continue.
+    pub fn kill(&mut self) {
+        let mut all = sessions(self.child.id());
+        all.push(self.child.id());
+        all.into_iter().for_each(|pid| kill(pid, Signal::KILL));
+        self.child.wait().ok();
+    }
+
+    /// Starts the server again on its port, after [`kill`](Self::kill), and waits until it listens.
+    ///
+    /// # Errors
+    /// [`SshdError::DoesNotStart`], for example if another program has taken the port meanwhile.
+    pub async fn start_again(&mut self) -> Result<(), SshdError> {
+        // The log of the last start says that it listens.
+        fs::rename(self.path("log"), self.path("log.of-the-last-start"))?;
+        match launch(self.directory.path(), self.port).await? {
+            Some(child) => {
+                self.child = child;
+                Ok(())
+            }
+            None => Err(SshdError::DoesNotStart { log: self.log() }),
+        }
+    }
+
     fn signal_sessions(&self, signal: Signal) {
         sessions(self.child.id()).into_iter().for_each(|pid| kill(pid, signal));
     }
@@ -229,9 +254,8 @@ fn kill(pid: u32, signal: Signal) {
     Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, signal).ok());
 }
 
-async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Child>, SshdError> {
+fn write_sshd_config(directory: &Path, port: u16, options: &str) -> io::Result<()> {
     let dir = directory.display();
-    let sshd = program()?;
     let sftp = if options.contains("Subsystem") {
         ""
     } else {
@@ -244,7 +268,12 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Chi
          PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1 XDG_STATE_HOME={dir}/on-the-host\n"
     );
-    fs::write(directory.join("sshd_config"), config)?;
+    fs::write(directory.join("sshd_config"), config)
+}
+
+/// Starts sshd with the configuration in the directory, and waits until it listens. `None` if it ends before.
+async fn launch(directory: &Path, port: u16) -> Result<Option<Child>, SshdError> {
+    let sshd = program()?;
     // The privilege separation directory. Only root's sshd needs it, and only root can create it.
     fs::create_dir_all("/run/sshd").ok();
     let mut command = Command::new(sshd);

@@ -1,4 +1,4 @@
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
 use sshjobs::testing;
@@ -35,6 +35,12 @@ impl Deref for Sshd {
 
     fn deref(&self) -> &testing::Sshd {
         &self.0
+    }
+}
+
+impl DerefMut for Sshd {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 
