@@ -1,7 +1,8 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-page test-cluster torture test-containers tests-in-containers picture screenshots bench demo
+.PHONY: help check test test-as-user test-clients test-page test-cluster torture test-containers test-packages test-in-all-containers tests-in-containers \
+	tests-of-packages dist reproduce site picture screenshots bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -78,6 +79,30 @@ test-containers:  ## Run the contract's tests, and one suite over a fleet of hos
 tests-in-containers:
 	cargo test --locked $(EACH_TEST) --test sshd -- contract:: terminal::; tests=$$?; \
 		cargo test --locked --features cluster $(EACH_TEST) --test fleet --test image && exit $$tests
+
+dist:  ## Build the packages of a release in target/dist
+	packaging/dist
+
+reproduce:  ## Build the packages of this commit twice, and compare them
+	packaging/reproduce
+
+site:  ## Build the documentation in target/site, and check its links
+	packaging/site
+
+test-packages: dist  ## Build the packages, then install and use each of them in containers
+	@$(MAKE) --no-print-directory test-in-all-containers SUITES=tests-of-packages
+
+# Both suites in the same containers: .ci/run.
+SUITES = tests-in-containers tests-of-packages
+test-in-all-containers:
+	@fixtures/need $(CHECKS_OF_PACKAGES) ssh-keygen:openssh-client
+	TEST_SECONDS=600 TEST_THREADS=2 packaging/tools/with-tools fixtures/sshd/with-containers \
+		$(MAKE) --no-print-directory $(SUITES)
+
+CHECKS_OF_PACKAGES = objdump:binutils lintian:lintian systemd-analyze:systemd promtool:prometheus
+tests-of-packages:
+	packaging/tools/lint
+	cargo test --locked $(EACH_TEST) --test packages
 
 screenshots:  ## Take the pictures of the page for README and docs
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 chromium:chromium

@@ -9,89 +9,28 @@
 
 mod support;
 
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
+use support::docker::{Container, Image, docker, dot_ssh};
 use support::eventually;
 use support::server::Caller;
 
 /// User id of the image.
 const USER: u32 = 10001;
 
-fn docker(arguments: &[&str]) -> String {
-    let output = Command::new("docker").args(arguments).output().expect("docker");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "docker {arguments:?}: {told}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-/// A running container, and its image. Removed when dropped.
-struct Container {
-    id: String,
-    image: String,
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        for arguments in [
-            ["rm", "--force", "--volumes", &self.id].as_slice(),
-            &["rmi", "--force", &self.image],
-        ] {
-            Command::new("docker").args(arguments).output().ok();
-        }
-    }
-}
-
-/// A directory for the image's `.ssh`, which leads to the fleet.
-fn dot_ssh(config: &Path) -> tempfile::TempDir {
-    let (own, fleet) = (tempfile::tempdir().unwrap(), config.parent().unwrap());
-    let text = std::fs::read_to_string(config).unwrap();
-    let text = text.replace(fleet.to_str().unwrap(), "/home/sshjobs/.ssh");
-    std::fs::write(own.path().join("config"), text).unwrap();
-    for file in ["id", "known_hosts"] {
-        std::fs::copy(fleet.join(file), own.path().join(file)).unwrap();
-    }
-    for entry in std::fs::read_dir(own.path()).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        chown(&path, Some(USER), Some(USER)).unwrap();
-    }
-    std::fs::set_permissions(own.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    own
-}
-
-/// Builds the image around the binary under test.
-fn image() -> String {
-    let context = tempfile::tempdir().unwrap();
-    std::fs::copy(
-        env!("CARGO_BIN_EXE_sshjobs"),
-        context.path().join("sshjobs"),
-    )
-    .unwrap();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/Dockerfile");
-    let name = format!("sshjobs-image-test-{}", std::process::id());
-    docker(&[
-        "build",
-        "--network",
-        "host",
-        "-q",
-        "-f",
-        file,
-        "-t",
-        &name,
-        context.path().to_str().unwrap(),
-    ]);
-    name
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
     let config = std::env::var_os("SSHJOBS_TEST_SSH_CONFIG");
     let config =
         PathBuf::from(config.expect("this test needs the fleet: run it by `make test-containers`"));
-    let (ssh, image) = (dot_ssh(&config), image());
+    let ssh = dot_ssh(&config, USER);
+    let image = Image::build(
+        concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/Dockerfile"),
+        Path::new(env!("CARGO_BIN_EXE_sshjobs")),
+    );
     let port = std::net::TcpListener::bind(("127.0.0.1", 0))
         .unwrap()
         .local_addr()
@@ -108,12 +47,12 @@ async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
         "host",
         "-v",
         &mount,
-        &image,
+        &image.name,
         "serve",
         "--http",
         &address,
     ]);
-    let container = Container { id, image };
+    let container = Container { id };
     eventually("the server is ready", async || {
         ureq::get(format!("http://{address}/readyz")).call().is_ok()
     })
@@ -132,12 +71,7 @@ async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
     let ran = caller.ok("run", json!({"host": "web1", "command": "id -un"}));
     assert_eq!(ran["head"], json!(["jobber"]), "{ran}");
     docker(&["stop", "--time", "20", &container.id]);
-    let ended = docker(&[
-        "inspect",
-        "--format",
-        "{{.State.ExitCode}} {{.Config.User}}",
-        &container.id,
-    ]);
+    let ended = container.inspect("{{.State.ExitCode}} {{.Config.User}}");
     assert_eq!(ended, "0 sshjobs");
 }
 

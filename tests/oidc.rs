@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -633,18 +633,10 @@ async fn a_configuration_that_would_trust_too_much_is_refused() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_workflow_for_github_deploys_with_a_token_of_its_own() {
-    let sshd = Sshd::start().await;
-    let issuer = &Issuer::start();
-    sshd.alias(["web1"]);
-    // GitHub's endpoint for tokens: it answers every request with one for the job.
+/// GitHub's endpoint for tokens: it answers one request with this token. Returns its URL, and the request's first line later.
+fn github(token: String) -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let endpoint = format!(
-        "http://{}/token?api-version=2.0",
-        listener.local_addr().unwrap()
-    );
-    let token = issuer.token(&issuer.claims());
+    let address = listener.local_addr().unwrap();
     let (sender, requested) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -659,6 +651,15 @@ async fn the_workflow_for_github_deploys_with_a_token_of_its_own() {
         )
         .unwrap();
     });
+    (format!("http://{address}/token?api-version=2.0"), requested)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workflow_for_github_deploys_with_a_token_of_its_own() {
+    let sshd = Sshd::start().await;
+    let issuer = &Issuer::start();
+    sshd.alias(["web1"]);
+    let (endpoint, requested) = github(issuer.token(&issuer.claims()));
     let anywhere = configuration(issuer).replace(&format!("hosts = [\"{HOST}\"]\n"), "");
     let own = serve(&sshd, &anywhere, &[]);
     let mut job = crate::guide::workflow("deploy");
@@ -672,6 +673,133 @@ async fn the_workflow_for_github_deploys_with_a_token_of_its_own() {
     assert!(printed.contains("Linux"), "{printed}");
     let asked = requested.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(asked.contains(&format!("&audience={AUDIENCE}")), "{asked}");
+}
+
+/// Performs the last step of action.yml with these inputs, as GitHub's runner does.
+fn run_action(
+    place: &std::path::Path,
+    inputs: &[(&str, &str)],
+    environment: &[(&str, &str)],
+) -> Output {
+    let action: Value = serde_saphyr::from_str(include_str!("../action.yml")).unwrap();
+    let step = action["runs"]["steps"].as_array().unwrap().last().unwrap();
+    let defaults = &action["inputs"];
+    for (name, _) in inputs {
+        assert!(
+            defaults[name].is_object(),
+            "action.yml lacks the input {name}"
+        );
+    }
+    let binary = std::path::Path::new(env!("CARGO_BIN_EXE_sshjobs")).parent().unwrap();
+    let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
+    let mut command = std::process::Command::new("bash");
+    command.args([
+        "--noprofile",
+        "--norc",
+        "-eo",
+        "pipefail",
+        "-c",
+        step["run"].as_str().unwrap(),
+    ]);
+    command.current_dir(place).env("PATH", path);
+    for (name, value) in step["env"].as_object().unwrap() {
+        let input = value.as_str().unwrap();
+        let input = input.strip_prefix("${{ inputs.").unwrap().strip_suffix(" }}").unwrap();
+        let given = inputs.iter().find(|(name, _)| *name == input).map(|(_, value)| *value);
+        command.env(
+            name,
+            given.unwrap_or_else(|| defaults[input]["default"].as_str().unwrap()),
+        );
+    }
+    command
+        .env("XDG_STATE_HOME", place.join("state"))
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_action_runs_a_command_on_hosts_with_a_token_of_its_own() {
+    let sshd = Sshd::start().await;
+    let issuer = &Issuer::start();
+    sshd.alias(["web1", "web2"]);
+    let token = issuer.token(&issuer.claims());
+    let (endpoint, requested) = github(token.clone());
+    let anywhere = configuration(issuer).replace(&format!("hosts = [\"{HOST}\"]\n"), "");
+    let own = serve(&sshd, &anywhere, &[]);
+    let place = sshd.path("");
+
+    let inputs = [
+        ("hosts", "web1,web2"),
+        ("command", "echo \"it's $((6*7))\"\nuname -s"),
+        ("server", own.url.as_str()),
+        ("audience", AUDIENCE),
+        ("options", "--canary 1 --junit results.xml"),
+    ];
+    let ran = run_action(
+        &place,
+        &inputs,
+        &[
+            ("ACTIONS_ID_TOKEN_REQUEST_URL", &endpoint),
+            ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "of-the-runner"),
+        ],
+    );
+
+    let printed = format!(
+        "{}{}",
+        String::from_utf8_lossy(&ran.stdout),
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    assert!(ran.status.success(), "{printed}");
+    assert!(
+        printed.contains("web1 | it's 42") && printed.contains("web2 | Linux"),
+        "{printed}"
+    );
+    let asked = requested.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert!(
+        asked.contains("&audience=https%3A%2F%2Fjobs.example.com"),
+        "{asked}"
+    );
+    let junit = fs::read_to_string(place.join("results.xml")).unwrap();
+    assert!(junit.contains("tests=\"2\""), "{junit}");
+    // GitHub hides the rest of the log's occurrences, of which there are none.
+    assert_eq!(printed.matches(&token).count(), 1, "{printed}");
+    assert!(printed.contains(&format!("::add-mask::{token}")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_action_without_a_permission_says_which_one_it_needs() {
+    let sshd = Sshd::start().await;
+    let inputs = [
+        ("hosts", "web1"),
+        ("command", "true"),
+        ("server", "http://127.0.0.1:1"),
+    ];
+
+    let ran = run_action(&sshd.path(""), &inputs, &[]);
+
+    assert_eq!(ran.status.code(), Some(1));
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert!(
+        told.contains("::error::") && told.contains("id-token: write"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_action_without_a_server_runs_over_ssh_with_the_commands_exit_code() {
+    let sshd = Sshd::start().await;
+    let config = sshd.ssh_config().display().to_string();
+    let inputs = [
+        ("hosts", HOST),
+        ("command", "echo here; exit 3"),
+        ("ssh-config", config.as_str()),
+    ];
+
+    let ran = run_action(&sshd.path(""), &inputs, &[]);
+
+    assert_eq!(ran.status.code(), Some(3));
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "here\n");
 }
 
 #[tokio::test]
