@@ -1,5 +1,6 @@
 //! The examples of the documentation work unchanged.
 
+use std::collections::BTreeMap;
 use std::process::{Child, Command};
 
 use crate::support::command::sshjobs;
@@ -235,4 +236,52 @@ async fn the_curl_examples_of_the_server_run_as_they_stand() {
         std::fs::read_to_string(sshd.path("out.bin")).unwrap(),
         "line 1\nline 2\nline 3\n"
     );
+}
+
+/// The shell lines of a page, in order.
+fn shell_script(page: &str) -> String {
+    let lines = page.lines().filter_map(|line| line.strip_prefix("$ "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_getting_started_run_in_their_order() {
+    let sshd = Sshd::start().await;
+    let config = sshd.path("getting-started.toml");
+    std::fs::write(
+        &config,
+        format!("ssh_config = \"{}\"\n", sshd.ssh_config().display()),
+    )
+    .unwrap();
+    let place = sshd.path("");
+    let environment = BTreeMap::from([
+        ("SSHJOBS_CONFIG", config.display().to_string()),
+        ("HOME", place.display().to_string()),
+    ]);
+
+    let script = shell_script(include_str!("../docs/getting-started.md"));
+    let printed = crate::guide::run(&script, &place, &environment);
+
+    assert!(
+        printed.contains("No line was lost or repeated"),
+        "demo: {printed}"
+    );
+    assert!(printed.contains("\nLinux "), "run: {printed}");
+    assert!(
+        printed.contains("step 1\nstep 2\nstep 3\n"),
+        "tail: {printed}"
+    );
+    assert!(printed.contains("\"sshjobs\""), "mcp install: {printed}");
+}
+
+#[test]
+fn every_page_is_in_the_summary_of_the_site() {
+    let summary = include_str!("../docs/SUMMARY.md");
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
+    for entry in std::fs::read_dir(docs).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") && name != "SUMMARY.md" {
+            assert!(summary.contains(&format!("({name})")), "{name}");
+        }
+    }
 }

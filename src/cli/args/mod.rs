@@ -5,6 +5,8 @@ mod audit;
 mod candidates;
 mod cli;
 mod cluster;
+#[cfg(test)]
+mod documented;
 mod files;
 mod filter;
 mod forward;
