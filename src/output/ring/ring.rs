@@ -125,6 +125,9 @@ impl Ring {
         let begin = track.end();
         let after_cr = track.ends_with_cr();
         track.extend(member, piece, bound);
+        if self.close_plain_lines(stream, piece, at) {
+            return;
+        }
         for newline in memchr_iter(b'\n', piece) {
             let cr = newline.checked_sub(1).map_or(after_cr, |before| piece[before] == b'\r');
             let end = begin + newline as u64;
@@ -141,6 +144,29 @@ impl Ring {
         self.cut_overlong(stream, begin + piece.len() as u64, at);
     }
 
+    /// Ends the lines of `piece`, the newest bytes of `stream`, if they are usual ones: plain text, and none too long. Returns
+    /// false, and does nothing, if they are not. Only faster than ending them one by one.
+    fn close_plain_lines(&mut self, stream: Stream, piece: &[u8], at: Timestamp) -> bool {
+        let limits = self.limits;
+        let track = self.track(stream);
+        let unfinished = track.end() - track.open();
+        if !track.is_plain_from_open() || unfinished > limits.line_bytes as u64 {
+            return false;
+        }
+        let count = memchr_iter(b'\n', piece).count();
+        if count > limits.lines {
+            return false;
+        }
+        self.evict_lines((self.line_count() + count).saturating_sub(limits.lines));
+        let first = self.newest.next();
+        self.newest = LineNo::new(self.newest.value() + count as u64);
+        let track = self.track_mut(stream);
+        let begin = track.end() - piece.len() as u64;
+        let ends = memchr_iter(b'\n', piece).map(|newline| begin + newline as u64 + 1);
+        track.close_plain_lines(first, ends, at);
+        true
+    }
+
     /// Ends `stream`: its unfinished line becomes a line.
     pub fn finish(&mut self, stream: Stream, at: Timestamp) {
         let end = self.track(stream).end();
@@ -151,8 +177,7 @@ impl Ring {
 
     pub(crate) fn close_line(&mut self, stream: Stream, end: u64, ending: LineEnd, at: Timestamp) {
         if self.line_count() == self.limits.lines {
-            // Every line has at least one byte, so this evicts exactly one line.
-            self.evict(1);
+            self.evict_lines(1);
         }
         self.newest = self.newest.next();
         let line_no = self.newest;
@@ -165,17 +190,32 @@ impl Ring {
 
     /// Evicts the oldest lines until `bytes` more bytes are free, or no line is left.
     fn evict(&mut self, mut bytes: usize) {
-        while bytes > 0 {
-            // The older stream gives up lines only up to the oldest line of the other.
-            let (track, until) = match (self.stdout.oldest(), self.stderr.oldest()) {
-                (Some(out), Some(err)) if err < out => (&mut self.stderr, out),
-                (Some(_), Some(err)) => (&mut self.stdout, err),
-                (Some(_), None) => (&mut self.stdout, self.newest.next()),
-                (None, Some(_)) => (&mut self.stderr, self.newest.next()),
-                (None, None) => return,
-            };
+        while bytes > 0
+            && let Some((track, until)) = self.oldest_track()
+        {
             let (_, freed) = track.evict(bytes, until);
             bytes = bytes.saturating_sub(freed);
+        }
+    }
+
+    /// Evicts this many of the oldest lines.
+    fn evict_lines(&mut self, mut count: usize) {
+        while count > 0
+            && let Some((track, until)) = self.oldest_track()
+        {
+            count -= track.evict_lines(count, until);
+        }
+    }
+
+    /// The stream with the oldest line, and the oldest line of the other, up to which its lines go first.
+    fn oldest_track(&mut self) -> Option<(&mut Track, LineNo)> {
+        let next = self.newest.next();
+        match (self.stdout.oldest(), self.stderr.oldest()) {
+            (Some(out), Some(err)) if err < out => Some((&mut self.stderr, out)),
+            (Some(_), Some(err)) => Some((&mut self.stdout, err)),
+            (Some(_), None) => Some((&mut self.stdout, next)),
+            (None, Some(_)) => Some((&mut self.stderr, next)),
+            (None, None) => None,
         }
     }
 

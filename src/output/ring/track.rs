@@ -4,23 +4,11 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::checkpoint::Unfinished;
+use super::marks::{Kind, Mark, Marks};
 use super::origin::Position;
 use super::shortfall::Shortfalls;
 use crate::output::render::{clean_after, is_plain};
 use crate::output::{Bytes, Escape, Line, LineNo, Measure, MemberNo, Render, Stream, Timestamp};
-
-/// End of a line in its stream, with the ring's data about it.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    line_no: LineNo,
-    /// Position in the stream after the line and its terminator.
-    end: u64,
-    at: Timestamp,
-    ending: LineEnd,
-    continuation: bool,
-    escape: Escape,
-    member: Option<MemberNo>,
-}
 
 /// The kept bytes of one stream, and the marks that divide them into lines.
 ///
@@ -30,7 +18,7 @@ struct Mark {
 pub(crate) struct Track {
     stream: Stream,
     pub(crate) bytes: VecDeque<u8>,
-    marks: VecDeque<Mark>,
+    marks: Marks,
     /// Position of `bytes[0]`. Smaller than `start` while bytes of evicted lines wait to be
     /// overwritten.
     base: u64,
@@ -44,9 +32,6 @@ pub(crate) struct Track {
     member: Option<MemberNo>,
     /// Bytes after this position are printable ASCII, tabs and LFs.
     odd_until: u64,
-    /// Number of evicted lines, and the last of them.
-    gone: u64,
-    last_gone: LineNo,
     shortfalls: Shortfalls,
 }
 
@@ -55,15 +40,13 @@ impl Track {
         Self {
             stream,
             bytes: VecDeque::new(),
-            marks: VecDeque::new(),
+            marks: Marks::default(),
             base: 0,
             start: 0,
             open: 0,
             cut: None,
             member: None,
             odd_until: 0,
-            gone: 0,
-            last_gone: LineNo::START,
             shortfalls: Shortfalls::default(),
         }
     }
@@ -90,8 +73,7 @@ impl Track {
                 bytes
             },
             // Earlier lines count as evicted, so that positions count from the start of the job.
-            gone: lines,
-            last_gone: last_line,
+            marks: Marks::resumed(lines, last_line),
             shortfalls: Shortfalls::resumed(bytes, bytes - raw_chars, bytes - clean_chars),
             ..Self::new(stream)
         }
@@ -100,8 +82,8 @@ impl Track {
     /// The position after the last finished line.
     pub(crate) fn position(&self) -> Position {
         Position {
-            last_line: self.marks.back().map_or(self.last_gone, |mark| mark.line_no),
-            lines: self.gone + self.marks.len() as u64,
+            last_line: self.marks.newest(),
+            lines: self.marks.total(),
             bytes: self.open,
             raw_chars: self.shortfalls.chars_until(self.open, Render::Raw),
             clean_chars: self.shortfalls.chars_until(self.open, Render::Clean),
@@ -138,17 +120,42 @@ impl Track {
     pub(crate) fn close_line(&mut self, line_no: LineNo, end: u64, ending: LineEnd, at: Timestamp) {
         let escape = self.cut.unwrap_or_default();
         let after = self.count_line(end, ending, escape);
-        self.marks.push_back(Mark {
-            line_no,
-            end,
+        let kind = Kind {
             at,
             ending,
             continuation: self.cut.is_some(),
             escape,
             member: self.member,
-        });
+        };
+        self.marks.push(Mark { line_no, end, kind });
         self.open = end;
         self.cut = (ending == LineEnd::Cut).then_some(after);
+    }
+
+    /// Whether the unfinished line and all bytes after it are plain text, and it does not continue a cut line.
+    pub(crate) fn is_plain_from_open(&self) -> bool {
+        self.cut.is_none() && self.open >= self.odd_until
+    }
+
+    /// Ends a line at each of these positions, which follow an LF in plain text (see
+    /// [`is_plain_from_open`](Self::is_plain_from_open)). The lines get consecutive numbers.
+    pub(crate) fn close_plain_lines(
+        &mut self,
+        first: LineNo,
+        ends: impl Iterator<Item = u64>,
+        at: Timestamp,
+    ) {
+        let kind = Kind {
+            at,
+            ending: LineEnd::Lf,
+            continuation: false,
+            escape: Escape::None,
+            member: self.member,
+        };
+        self.marks.push_all(first, ends, kind);
+        if let Some(last) = self.marks.len().checked_sub(1) {
+            self.open = self.marks.end(last);
+        }
     }
 
     /// Counts the characters of the unfinished line, which ends at `end`, and returns the escape
@@ -193,24 +200,25 @@ impl Track {
     /// Returns the number of lines and bytes evicted.
     pub(crate) fn evict(&mut self, wanted: usize, before: LineNo) -> (usize, usize) {
         let target = self.start.saturating_add(wanted as u64);
-        let mut lines = 0;
-        let begin = self.start;
-        while self.start < target {
-            let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else {
-                break;
-            };
-            // `release` removes the bytes later, those of many lines at once.
-            self.start = mark.end;
-            self.last_gone = mark.line_no;
-            self.marks.pop_front();
-            lines += 1;
-        }
-        self.gone += lines as u64;
-        self.shortfalls.evict(self.start);
-        (
-            lines,
-            usize::try_from(self.start - begin).expect("kept bytes fit into memory"),
-        )
+        let (lines, end) = self.marks.evict_bytes(target, before);
+        (lines, self.begin_at(end))
+    }
+
+    /// Evicts up to `count` of the oldest lines, but none from the line `before` on. Returns the number evicted.
+    pub(crate) fn evict_lines(&mut self, count: usize, before: LineNo) -> usize {
+        let (lines, end) = self.marks.evict_lines(count, before);
+        self.begin_at(end);
+        lines
+    }
+
+    /// Makes `start` the position of the first byte kept, and returns the number of bytes that are evicted by that.
+    /// [`release`](Self::release) removes them later, those of many lines at once.
+    fn begin_at(&mut self, start: Option<u64>) -> usize {
+        let Some(start) = start else { return 0 };
+        let freed = start - self.start;
+        self.start = start;
+        self.shortfalls.evict(start);
+        usize::try_from(freed).expect("kept bytes fit into memory")
     }
 
     /// Frees the memory of all evicted lines at once.
@@ -222,11 +230,11 @@ impl Track {
 
     /// Number of evicted lines, and the last of them.
     pub(crate) fn gone(&self) -> (u64, LineNo) {
-        (self.gone, self.last_gone)
+        self.marks.gone()
     }
 
     pub(crate) fn oldest(&self) -> Option<LineNo> {
-        self.marks.front().map(|mark| mark.line_no)
+        self.marks.oldest()
     }
 
     pub(crate) fn line_count(&self) -> usize {
@@ -239,10 +247,10 @@ impl Track {
 
     /// Amount of the stream up to `line_no`, kept or not.
     pub(crate) fn extent(&self, line_no: LineNo, measure: Measure) -> u64 {
-        let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
-        let end = kept.checked_sub(1).map_or(self.start, |index| self.marks[index].end);
+        let kept = self.marks.count_until(line_no);
+        let end = kept.checked_sub(1).map_or(self.start, |index| self.marks.end(index));
         match measure {
-            Measure::Lines => self.gone + kept as u64,
+            Measure::Lines => self.marks.gone().0 + kept as u64,
             Measure::Bytes => end,
             Measure::Chars(render) => self.shortfalls.chars_until(end, render),
         }
@@ -250,16 +258,14 @@ impl Track {
 
     /// Allocated bytes, used or not.
     pub(crate) fn footprint(&self) -> usize {
-        self.bytes.capacity()
-            + self.marks.capacity() * size_of::<Mark>()
-            + self.shortfalls.footprint()
+        self.bytes.capacity() + self.marks.footprint() + self.shortfalls.footprint()
     }
 
     /// Frees unused storage.
     pub(crate) fn shrink(&mut self) {
         self.release();
         self.bytes.shrink_to_fit();
-        self.marks.shrink_to_fit();
+        self.marks.shrink();
         self.shortfalls.shrink();
     }
 
@@ -295,22 +301,27 @@ impl Track {
 
     /// The kept lines after `cursor`, oldest first. Finding the first is a binary search.
     pub(crate) fn lines_after(&self, cursor: LineNo) -> impl Iterator<Item = Line<'_>> {
-        let first = self.marks.partition_point(|mark| mark.line_no <= cursor);
-        (first..self.marks.len()).map(|index| self.line(index))
+        let first = self.marks.count_until(cursor);
+        let mut begin = first.checked_sub(1).map_or(self.start, |before| self.marks.end(before));
+        self.marks.iter_from(first).map(move |mark| {
+            let line = self.line(begin, mark);
+            begin = mark.end;
+            line
+        })
     }
 
-    fn line(&self, index: usize) -> Line<'_> {
-        let mark = self.marks[index];
-        let begin = index.checked_sub(1).map_or(self.start, |before| self.marks[before].end);
+    /// The line that begins at a position.
+    fn line(&self, begin: u64, mark: Mark) -> Line<'_> {
+        let Mark { line_no, end, kind } = mark;
         Line {
-            line_no: mark.line_no,
+            line_no,
             stream: self.stream,
-            member: mark.member,
-            at: mark.at,
-            continuation: mark.continuation,
-            text: self.slice(begin, mark.end - mark.ending.text().len() as u64),
-            terminator: mark.ending.text(),
-            escape: mark.escape,
+            member: kind.member,
+            at: kind.at,
+            continuation: kind.continuation,
+            text: self.slice(begin, end - kind.ending.text().len() as u64),
+            terminator: kind.ending.text(),
+            escape: kind.escape,
         }
     }
 
