@@ -113,11 +113,13 @@ fn sessions() -> LocalSessionManager {
     sessions
 }
 
-/// Host, Origin and body size were checked before.
+/// Host, Origin and body size were checked before. A request of 2026-07-28 that is answered without a notification before
+/// gets JSON; the machinery of an event stream for one answer costs more than most calls.
 fn config(closing: CancellationToken) -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
         .disable_allowed_origins()
+        .with_json_response(true)
         .with_sse_keep_alive(Some(KEEP_ALIVE))
         .with_cancellation_token(closing)
 }
