@@ -13,7 +13,7 @@ demo:  ## Run a real job on an SSH server inside the process
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	cargo clippy --locked --test become --test clients --test disks --test machines --test page -- -D warnings
+	cargo clippy --locked --test become --test clients --test disks --test machines --test packages --test page --test torture -- -D warnings
 	cargo clippy --locked --features cluster --lib --bins --test cluster -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
@@ -83,7 +83,7 @@ tests-in-containers:
 dist:  ## Build the packages of a release in target/dist
 	packaging/dist
 
-reproduce:  ## Build the packages of this commit twice, and compare them
+reproduce:  ## Build the packages of target/dist again, in another directory, and compare them
 	packaging/reproduce
 
 site:  ## Build the documentation in target/site, and check its links
@@ -92,14 +92,14 @@ site:  ## Build the documentation in target/site, and check its links
 test-packages: dist  ## Build the packages, then install and use each of them in containers
 	@$(MAKE) --no-print-directory test-in-all-containers SUITES=tests-of-packages
 
-# Both suites in the same containers: .ci/run.
+# Both suites in the same containers, as .ci/run has them. The packages must have been built.
 SUITES = tests-in-containers tests-of-packages
+CHECKS_OF_PACKAGES = objdump:binutils lintian:lintian systemd-analyze:systemd promtool:prometheus
 test-in-all-containers:
 	@fixtures/need $(CHECKS_OF_PACKAGES) ssh-keygen:openssh-client
 	TEST_SECONDS=600 TEST_THREADS=2 packaging/tools/with-tools fixtures/sshd/with-containers \
 		$(MAKE) --no-print-directory $(SUITES)
 
-CHECKS_OF_PACKAGES = objdump:binutils lintian:lintian systemd-analyze:systemd promtool:prometheus
 tests-of-packages:
 	packaging/tools/lint
 	cargo test --locked $(EACH_TEST) --test packages

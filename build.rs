@@ -14,7 +14,7 @@ fn main() {
 
 /// The features that make a difference to users.
 fn features() -> String {
-    let mut features = vec!["cli", "http", "mcp"];
+    let mut features = vec!["cli", "http", "mcp", "cluster"];
     features.retain(|feature| {
         env::var_os(format!("CARGO_FEATURE_{}", feature.to_uppercase())).is_some()
     });

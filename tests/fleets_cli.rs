@@ -2,6 +2,7 @@
 //! names.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -334,7 +335,7 @@ async fn ping_without_a_host_tells_whether_the_server_is_ready() {
     ));
     let answer: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(
-        answer["ready"] == true && answer["took_ms"].as_u64().is_some(),
+        answer["ready"] == true && answer["connect_ms"].as_u64().is_some(),
         "{json}"
     );
 
@@ -344,6 +345,31 @@ async fn ping_without_a_host_tells_whether_the_server_is_ready() {
     assert_eq!(refused.status.code(), Some(255), "{}", stderr(&refused));
     assert!(
         stderr(&refused).contains("can't be reached"),
+        "{}",
+        stderr(&refused)
+    );
+
+    let as_json = sshjobs(&sshd, &["--server", &gone, "ping", "--json"]);
+    assert_eq!(as_json.status.code(), Some(255), "{}", stderr(&as_json));
+    let answer: serde_json::Value = serde_json::from_slice(&as_json.stdout).unwrap();
+    assert_eq!(answer["ready"], false, "{answer}");
+    assert_eq!(answer["error"]["code"], "unreachable", "{answer}");
+
+    // Another program, which answers without an end.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // The request, which comes in one piece.
+            stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok();
+            while stream.write_all(&[b'x'; 4096]).is_ok() {}
+        }
+    });
+    let refused = sshjobs(&sshd, &["--server", &other, "ping"]);
+    assert_eq!(refused.status.code(), Some(255), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("is not an sshjobs server"),
         "{}",
         stderr(&refused)
     );

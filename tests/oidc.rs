@@ -734,7 +734,7 @@ async fn the_action_runs_a_command_on_hosts_with_a_token_of_its_own() {
         ("command", "echo \"it's $((6*7))\"\nuname -s"),
         ("server", own.url.as_str()),
         ("audience", AUDIENCE),
-        ("options", "--canary 1 --junit results.xml"),
+        ("options", "--canary 1\n--junit results.xml\n"),
     ];
     let ran = run_action(
         &place,
@@ -757,12 +757,12 @@ async fn the_action_runs_a_command_on_hosts_with_a_token_of_its_own() {
     );
     let asked = requested.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(
-        asked.contains("&audience=https%3A%2F%2Fjobs.example.com"),
+        asked.to_lowercase().contains("&audience=https%3a%2f%2fjobs.example.com"),
         "{asked}"
     );
     let junit = fs::read_to_string(place.join("results.xml")).unwrap();
     assert!(junit.contains("tests=\"2\""), "{junit}");
-    // GitHub hides the rest of the log's occurrences, of which there are none.
+    // Once, in the line that tells GitHub to hide it.
     assert_eq!(printed.matches(&token).count(), 1, "{printed}");
     assert!(printed.contains(&format!("::add-mask::{token}")));
 }
@@ -782,6 +782,36 @@ async fn the_action_without_a_permission_says_which_one_it_needs() {
     let told = String::from_utf8_lossy(&ran.stdout);
     assert!(
         told.contains("::error::") && told.contains("id-token: write"),
+        "{told}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_action_accepts_no_options_as_hosts_and_no_other_answer_as_a_token() {
+    let sshd = Sshd::start().await;
+    let place = sshd.path("");
+    for hosts in ["--help", "@/etc/passwd", "web1,@/etc/passwd"] {
+        let ran = run_action(&place, &[("hosts", hosts), ("command", "true")], &[]);
+        let told = String::from_utf8_lossy(&ran.stdout);
+        assert_eq!(ran.status.code(), Some(1), "{told}");
+        assert!(told.contains("::error::the input hosts"), "{told}");
+    }
+
+    let (endpoint, _requested) = github("x\n::error::injected".to_owned());
+    let inputs = [
+        ("hosts", "web1"),
+        ("command", "true"),
+        ("server", "http://127.0.0.1:1"),
+    ];
+    let environment = [
+        ("ACTIONS_ID_TOKEN_REQUEST_URL", endpoint.as_str()),
+        ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "of-the-runner"),
+    ];
+    let ran = run_action(&place, &inputs, &environment);
+    let told = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(ran.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("has no OIDC token") && !told.contains("injected"),
         "{told}"
     );
 }

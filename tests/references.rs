@@ -46,13 +46,16 @@ fn kind(schema: &Value) -> String {
         "array" => format!("list of {}", self::kind(&schema["items"])),
         kind => kind.to_owned(),
     };
-    match &schema["type"] {
-        Value::String(kind) => of(kind),
-        Value::Array(kinds) => {
-            let kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
-            kinds.map(of).collect::<Vec<_>>().join(" or ")
-        }
-        _ => "object".to_owned(),
+    if let Some(kind) = schema["type"].as_str() {
+        return of(kind);
+    }
+    let kinds = schema["type"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let kinds = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null");
+    let kinds = kinds.map(of).collect::<Vec<_>>().join(" or ");
+    if kinds.is_empty() {
+        "object".to_owned()
+    } else {
+        kinds
     }
 }
 

@@ -46,6 +46,10 @@ impl Size {
     /// The full size divided by `SSHJOBS_TORTURE_PART`, 20 by default.
     fn of_environment() -> Self {
         let part = std::env::var("SSHJOBS_TORTURE_PART").map_or(20, |part| part.parse().unwrap());
+        assert!(
+            (1..=50).contains(&part),
+            "SSHJOBS_TORTURE_PART is 1 to 50, so that something is tried"
+        );
         Self {
             jobs: 200 / part,
             lines: 50_000,
@@ -87,10 +91,15 @@ fn seed() -> u64 {
     )
 }
 
-/// A random number generator that repeats itself (xorshift).
+/// A random number generator (xorshift). The same seed gives the same rolls.
 struct Dice(u64);
 
 impl Dice {
+    fn new(seed: u64) -> Self {
+        // From 0, xorshift gets nowhere.
+        Self(if seed == 0 { 1 } else { seed })
+    }
+
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -102,9 +111,9 @@ impl Dice {
 /// What is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
-    /// The connections end in order: the host's sessions are killed.
+    /// The host's sessions are killed, and TCP ends their connections (FIN).
     SessionsKilled,
-    /// The connections are reset: what was on its way is lost.
+    /// The connections are reset (RST): data on its way is lost.
     ConnectionsReset,
     /// The network passes nothing on for some seconds, without an error.
     NetworkFrozen,
@@ -137,10 +146,14 @@ impl Fault {
     /// All faults of a run, in the order that the dice decide.
     fn all(size: Size, dice: &mut Dice) -> Vec<Self> {
         let mut faults: Vec<Self> = (0..size.cuts)
-            .map(|_| Self::OF_THE_HOST[usize::try_from(dice.roll(5)).unwrap()])
+            .map(|_| {
+                Self::OF_THE_HOST
+                    [usize::try_from(dice.roll(Self::OF_THE_HOST.len() as u64)).unwrap()]
+            })
             .collect();
         for _ in 0..size.kills {
-            let fault = Self::OF_THE_SERVER[usize::try_from(dice.roll(3)).unwrap()];
+            let fault = Self::OF_THE_SERVER
+                [usize::try_from(dice.roll(Self::OF_THE_SERVER.len() as u64)).unwrap()];
             let place = dice.roll(faults.len() as u64 + 1);
             faults.insert(usize::try_from(place).unwrap(), fault);
         }
@@ -179,24 +192,24 @@ impl House {
         }
     }
 
-    async fn suffer(&mut self, fault: Fault, dice: &mut Dice) {
-        let a_while = Duration::from_millis(300 + dice.roll(2500));
+    async fn inject(&mut self, fault: Fault, dice: &mut Dice) {
+        let pause = Duration::from_millis(300 + dice.roll(2500));
         match fault {
             Fault::SessionsKilled => self.sshd.cut(),
             Fault::ConnectionsReset => self.relay.reset(),
             Fault::NetworkFrozen => {
                 self.relay.freeze(true);
-                sleep(a_while).await;
+                sleep(pause).await;
                 self.relay.freeze(false);
             }
             Fault::HostFrozen => {
                 self.sshd.freeze();
-                sleep(a_while).await;
+                sleep(pause).await;
                 self.sshd.thaw();
             }
             Fault::SshdRestarted => {
                 self.sshd.kill();
-                sleep(a_while / 4).await;
+                sleep(pause / 4).await;
                 self.sshd.start_again().await.expect("sshd starts again");
             }
             Fault::ServerKilled => {
@@ -213,7 +226,7 @@ impl House {
             Fault::ServerStopped => {
                 let pid = Pid::from_raw(self.server.as_ref().unwrap().pid().cast_signed());
                 kill(pid, Signal::SIGSTOP).unwrap();
-                sleep(a_while).await;
+                sleep(pause).await;
                 kill(pid, Signal::SIGCONT).unwrap();
             }
         }
@@ -223,7 +236,7 @@ impl House {
 /// A line as a reader got it.
 type Line = (u64, String);
 
-/// What repeats a call until it is answered, within a time limit.
+/// Repeats a call until it is answered. Panics at the deadline.
 fn until_answered<T>(deadline: Instant, job: &str, mut call: impl FnMut() -> Option<T>) -> T {
     loop {
         if let Some(answer) = call() {
@@ -259,7 +272,7 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> 
         }
         assert!(
             Instant::now() < deadline,
-            "{job}: {} lines in time",
+            "{job}: only {} lines at the time limit",
             lines.len()
         );
     }
@@ -293,13 +306,13 @@ fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Vec<Line> {
         }
         assert!(
             Instant::now() < deadline,
-            "{job}: {} lines in time",
+            "{job}: only {} lines at the time limit",
             lines.len()
         );
     }
 }
 
-/// A process that is none of a job's, though its environment looks like one.
+/// A process of no job, with an environment like that of one.
 struct Stranger(Child);
 
 impl Stranger {
@@ -330,7 +343,9 @@ impl Readers {
         let (first, second) = (job.clone(), job.clone());
         Self {
             job,
-            pages: std::thread::spawn(move || read_pages(&by_page, &first, deadline, Dice(seed))),
+            pages: std::thread::spawn(move || {
+                read_pages(&by_page, &first, deadline, Dice::new(seed))
+            }),
             events: std::thread::spawn(move || read_events(&by_event, &second, deadline)),
         }
     }
@@ -351,7 +366,7 @@ fn assert_whole(reader: &str, job: &str, number: usize, lines: &[Line], count: u
 async fn every_reader_sees_each_line_once_whatever_is_broken() {
     let (size, seed) = (Size::of_environment(), seed());
     println!("SSHJOBS_TORTURE_SEED={seed} repeats this run: {size:?}");
-    let mut dice = Dice(seed | 1);
+    let mut dice = Dice::new(seed);
     let mut house = House::start().await;
     let mut stranger = Stranger::start();
     let ran = house.sshd.path("ran").display().to_string();
@@ -369,13 +384,13 @@ async fn every_reader_sees_each_line_once_whatever_is_broken() {
         })
         .collect();
 
-    let mut suffered = BTreeMap::new();
+    let mut injected = BTreeMap::new();
     for fault in Fault::all(size, &mut dice) {
-        *suffered.entry(fault).or_insert(0) += 1;
-        house.suffer(fault, &mut dice).await;
+        *injected.entry(fault).or_insert(0) += 1;
+        house.inject(fault, &mut dice).await;
         sleep(PAUSE / 2 + Duration::from_millis(dice.roll(700))).await;
     }
-    println!("suffered: {suffered:?}");
+    println!("injected: {injected:?}");
 
     for (number, readers) in readers.into_iter().enumerate() {
         let job = readers.job;

@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rand::RngExt;
 use secrecy::{ExposeSecret, SecretString};
@@ -47,15 +47,15 @@ pub(super) enum Repeat {
     Never,
 }
 
-/// A request, without what every request has.
-struct Asked {
+/// Method, path and body of a request; [`Client::request`] adds the headers.
+struct Outgoing {
     method: Method,
     /// Below the server's prefix: `/v1/tail`.
     path: String,
     body: Bytes,
 }
 
-impl Asked {
+impl Outgoing {
     /// A call of the JSON API, with `path` below `/v1/`.
     fn post(path: &str, body: Bytes) -> Self {
         Self {
@@ -84,6 +84,12 @@ impl Asked {
     }
 }
 
+/// The answer of a server.
+struct Answer {
+    status: StatusCode,
+    body: Bytes,
+}
+
 /// Why a call has no answer.
 enum Failed {
     /// The server has not received the call: there is no connection.
@@ -103,6 +109,8 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(180);
 /// Time limit for the answer whether a server accepts work, connecting included.
 const READINESS: Duration = Duration::from_secs(5);
+/// Longest answer to that question, in bytes.
+const READINESS_BYTES: usize = 4096;
 
 impl Client {
     /// A client of the server at `address`, with this token.
@@ -124,12 +132,12 @@ impl Client {
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let body = Bytes::from(serde_json::to_vec(request).expect("a request is plain data"));
-        self.perform(Asked::post(verb, body), repeat).await
+        self.perform(Outgoing::post(verb, body), repeat).await
     }
 
     /// Reads what is at a path below `/v1/`. Waits for the server like a call that changes nothing.
     pub(super) async fn read<Reply: DeserializeOwned>(&self, path: &str) -> Result<Reply, Error> {
-        self.perform(Asked::get(path), Repeat::Safe).await
+        self.perform(Outgoing::get(path), Repeat::Safe).await
     }
 
     /// Asks the server once whether it accepts work, and returns its answer in words. Needs no token.
@@ -137,12 +145,19 @@ impl Client {
     /// # Errors
     /// The server can't be reached, or accepts no work; the message says why.
     pub async fn ready(&self) -> Result<String, Error> {
-        let mut own = Connection::default();
         let asked = async {
-            let sender = self.connect(&mut own).await?;
-            self.send(sender, &Asked::readiness()).await
+            let mut own = Connection::default();
+            let mut sender = self.connect(&mut own).await?;
+            let broken = |error: hyper::Error| Failed::Broken(error.to_string());
+            let request = self.request(&Outgoing::readiness());
+            let response = sender.send_request(request).await.map_err(broken)?;
+            let status = response.status();
+            // The address may lead to any program, which may send any amount.
+            let body = Limited::new(response.into_body(), READINESS_BYTES).collect().await;
+            let body = body.map_err(|_| Failed::Answered(self.foreign()))?.to_bytes();
+            Ok(Answer { status, body })
         };
-        let (_, (is_ready, body)) = match timeout(READINESS, asked).await {
+        let answer = match timeout(READINESS, asked).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(Failed::Answered(error))) => return Err(error),
             Ok(Err(Failed::Unheard(why) | Failed::Broken(why))) => {
@@ -150,13 +165,16 @@ impl Client {
             }
             Err(_) => return Err(self.unreachable("it does not answer")),
         };
-        let answer = String::from_utf8_lossy(&body).trim_end().to_owned();
-        if is_ready {
-            return Ok(answer);
+        let text = String::from_utf8_lossy(&answer.body).trim_end().to_owned();
+        match answer.status {
+            StatusCode::OK if text.starts_with("ready") => Ok(text),
+            StatusCode::SERVICE_UNAVAILABLE => {
+                let message = format!("the server at {} accepts no work: {text}", self.address);
+                let hint = "try again later; the server's log says more (`serve --log info`)";
+                Err(Error::new(Code::ShuttingDown, message, hint).retryable())
+            }
+            _ => Err(self.foreign()),
         }
-        let message = format!("the server at {} accepts no work: {answer}", self.address);
-        let hint = "try again when it has restarted; its log says more (`serve --log info`)";
-        Err(Error::new(Code::ShuttingDown, message, hint).retryable())
     }
 
     /// Reads what is at a path below `/v1/`, on a connection of its own. `take` gets it in pieces, and
@@ -173,7 +191,7 @@ impl Client {
             Failed::Answered(error) => error,
         };
         let mut sender = self.connect(&mut own).await.map_err(failed)?;
-        let response = sender.send_request(self.request(&Asked::get(path))).await;
+        let response = sender.send_request(self.request(&Outgoing::get(path))).await;
         let response = response.map_err(|error| self.broken(&error.to_string()))?;
         let is_success = response.status().is_success();
         let mut body = response.into_body();
@@ -197,7 +215,7 @@ impl Client {
 
     async fn perform<Reply: DeserializeOwned>(
         &self,
-        asked: Asked,
+        asked: Outgoing,
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let mut pause = FIRST_PAUSE;
@@ -226,7 +244,7 @@ impl Client {
         }
     }
 
-    async fn attempt<Reply: DeserializeOwned>(&self, asked: &Asked) -> Result<Reply, Failed> {
+    async fn attempt<Reply: DeserializeOwned>(&self, asked: &Outgoing) -> Result<Reply, Failed> {
         // A call that finds the connection in use, for example by a long wait, gets one of its own.
         let mut own = Connection::default();
         let mut shared = self.connection.try_lock().ok();
@@ -236,14 +254,14 @@ impl Client {
             Some(sender) => sender,
             None => self.connect(connection).await?,
         };
-        let (sender, answered) = timeout(ANSWER, self.send(sender, asked))
+        let (sender, answer) = timeout(ANSWER, self.send(sender, asked))
             .await
             .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
         // Only now: the answer is complete, so the next call can use the connection.
         connection.sender = Some(sender);
         drop(shared);
-        let (is_success, body) = answered;
-        if is_success {
+        let Answer { status, body } = answer;
+        if status.is_success() {
             return serde_json::from_slice(&body).map_err(|_| Failed::Answered(self.foreign()));
         }
         Err(Failed::Answered(
@@ -272,12 +290,12 @@ impl Client {
         Ok(sender)
     }
 
-    /// Sends a request and reads the answer: whether it succeeded, and its body.
+    /// Sends a request and reads the answer.
     async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
-        asked: &Asked,
-    ) -> Result<(SendRequest<Full<Bytes>>, (bool, Bytes)), Failed> {
+        asked: &Outgoing,
+    ) -> Result<(SendRequest<Full<Bytes>>, Answer), Failed> {
         let request = self.request(asked);
         // The server may have closed the idle connection. Nothing of this call was sent yet.
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
@@ -289,16 +307,17 @@ impl Client {
                 Failed::Broken(error.to_string())
             }
         })?;
-        let is_success = response.status().is_success();
+        let status = response.status();
         let body = response
             .into_body()
             .collect()
             .await
             .map_err(|error| Failed::Broken(error.to_string()))?;
-        Ok((sender, (is_success, body.to_bytes())))
+        let body = body.to_bytes();
+        Ok((sender, Answer { status, body }))
     }
 
-    fn request(&self, asked: &Asked) -> Request<Full<Bytes>> {
+    fn request(&self, asked: &Outgoing) -> Request<Full<Bytes>> {
         let builder = Request::builder()
             .method(asked.method.clone())
             .uri(self.address.path(&asked.path))
@@ -325,12 +344,13 @@ impl Client {
 
     pub(super) fn unreachable(&self, why: &str) -> Error {
         let message = format!("the server at {} can't be reached: {why}", self.address);
-        Error::new(
-            Code::Unreachable,
-            message,
-            "check --server, and that it runs: sshjobs serve --http",
-        )
-        .retryable()
+        let hint = match self.address {
+            ServerAddress::Network { .. } => {
+                "check --server, and that it runs: sshjobs serve --http"
+            }
+            ServerAddress::Socket(_) => "check --server, and that it runs: sshjobs serve --socket",
+        };
+        Error::new(Code::Unreachable, message, hint).retryable()
     }
 
     pub(super) fn broken(&self, why: &str) -> Error {

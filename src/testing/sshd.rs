@@ -22,7 +22,8 @@ use crate::jobs::{Access, Config, Jobs};
 pub struct Sshd {
     directory: tempfile::TempDir,
     port: u16,
-    child: Child,
+    /// None after [`kill`](Self::kill): the process id may belong to another process then.
+    child: Option<Child>,
 }
 
 /// Why sshd could not be started.
@@ -94,7 +95,7 @@ impl Sshd {
                 let sshd = Self {
                     directory,
                     port,
-                    child,
+                    child: Some(child),
                 };
                 sshd.trust("host");
                 sshd.configure("id");
@@ -211,10 +212,12 @@ impl Sshd {
 
     /// Kills the server and its sessions, as if the machine's sshd had crashed. Durable jobs continue.
     pub fn kill(&mut self) {
-        let mut all = sessions(self.child.id());
-        all.push(self.child.id());
-        all.into_iter().for_each(|pid| kill(pid, Signal::KILL));
-        self.child.wait().ok();
+        let Some(mut child) = self.child.take() else { return };
+        for pid in sessions(child.id()) {
+            kill(pid, Signal::KILL);
+        }
+        child.kill().ok();
+        child.wait().ok();
     }
 
     /// Starts the server again on its port, after [`kill`](Self::kill), and waits until it listens.
@@ -226,7 +229,7 @@ impl Sshd {
         fs::rename(self.path("log"), self.path("log.of-the-last-start"))?;
         match launch(self.directory.path(), self.port).await? {
             Some(child) => {
-                self.child = child;
+                self.child = Some(child);
                 Ok(())
             }
             None => Err(SshdError::DoesNotStart { log: self.log() }),
@@ -234,18 +237,23 @@ impl Sshd {
     }
 
     fn signal_sessions(&self, signal: Signal) {
-        sessions(self.child.id()).into_iter().for_each(|pid| kill(pid, signal));
+        let Some(child) = &self.child else { return };
+        sessions(child.id()).into_iter().for_each(|pid| kill(pid, signal));
     }
 }
 
 impl Drop for Sshd {
     fn drop(&mut self) {
         // Lists all before the first is killed: an orphan's parent is no longer the server.
-        let mut all = descendants(self.child.id());
-        all.push(self.child.id());
+        let mut all = self.child.as_ref().map(|child| descendants(child.id())).unwrap_or_default();
         all.extend(left_behind(self.port));
+        if let Some(child) = &mut self.child {
+            child.kill().ok();
+        }
         all.into_iter().for_each(|pid| kill(pid, Signal::KILL));
-        self.child.wait().ok();
+        if let Some(child) = &mut self.child {
+            child.wait().ok();
+        }
     }
 }
 
@@ -271,7 +279,8 @@ fn write_sshd_config(directory: &Path, port: u16, options: &str) -> io::Result<(
     fs::write(directory.join("sshd_config"), config)
 }
 
-/// Starts sshd with the configuration in the directory, and waits until it listens. `None` if it ends before.
+/// Starts sshd with the configuration in the directory, and waits until it listens. `None` if it exits or
+/// does not listen in time.
 async fn launch(directory: &Path, port: u16) -> Result<Option<Child>, SshdError> {
     let sshd = program()?;
     // The privilege separation directory. Only root's sshd needs it, and only root can create it.

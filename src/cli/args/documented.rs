@@ -44,20 +44,27 @@ fn commands(line: &str) -> Vec<Vec<String>> {
     if is_word {
         commands.last_mut().expect("never empty").push(word);
     }
-    commands.retain_mut(|words| {
-        let first = words.iter().find(|word| !word.contains('='));
-        let call = match first.map(String::as_str) {
-            Some("sshjobs") => words.iter().position(|word| word == "sshjobs"),
-            // The user or the container may have this name, too.
-            Some("sudo") => words.iter().rposition(|word| word == "sshjobs"),
-            Some("docker") if words.get(1).is_some_and(|word| word == "exec") => {
-                words.iter().rposition(|word| word == "sshjobs")
-            }
-            _ => None,
-        };
-        call.inspect(|call| drop(words.drain(..*call))).is_some()
+    commands.retain_mut(|words| match program_index(words) {
+        Some(index) if words[index] == "sshjobs" => {
+            words.drain(..index);
+            true
+        }
+        _ => false,
     });
     commands
+}
+
+/// Index of the program that a command runs, behind assignments, sudo and its options, or docker exec.
+fn program_index(words: &[String]) -> Option<usize> {
+    let first = words.iter().position(|word| !word.contains('='))?;
+    let second = words.get(first + 1).map(String::as_str);
+    let index = match words[first].as_str() {
+        "sudo" if second == Some("-u") => first + 3,
+        "sudo" => first + 1,
+        "docker" if second == Some("exec") => first + 3,
+        _ => first,
+    };
+    (index < words.len()).then_some(index)
 }
 
 /// The shell lines of a page: those of its blocks that begin with a prompt.
@@ -118,6 +125,7 @@ fn a_shell_line_is_split_as_the_shell_splits_it() {
             "sudo -u sshjobs sshjobs jobs > file",
             vec![vec!["sshjobs", "jobs"]],
         ),
+        ("sudo install -o sshjobs -m 600 x y", vec![]),
         ("claude mcp add sshjobs x", vec![]),
         ("echo sshjobs-x", vec![]),
     ];

@@ -1,12 +1,12 @@
-//! Where the kept lines of a stream end, and what is known about each. Lines that follow each other and differ in number and
-//! end only share one entry, so that a line of usual output takes eight bytes.
+//! Where the kept lines of a stream end, and the ring's data about each. Consecutive lines that differ
+//! only in number and end share one entry, a `Run`, so that a usual line takes eight bytes.
 
 use std::collections::VecDeque;
 
-use super::track::LineEnd;
+use super::line_end::LineEnd;
 use crate::output::{Escape, LineNo, MemberNo, Timestamp};
 
-/// What the lines of a run have in common.
+/// Properties shared by the lines of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub(super) at: Timestamp,
@@ -42,8 +42,9 @@ pub(super) struct Marks {
     ends: VecDeque<u64>,
     /// The first run has the oldest kept line. Empty if no line is kept.
     runs: VecDeque<Run>,
-    /// Number of evicted lines, and the last of them.
+    /// Number of evicted lines.
     gone: u64,
+    /// The last evicted line.
     last_gone: LineNo,
 }
 
@@ -58,7 +59,7 @@ impl Marks {
     }
 
     pub(super) fn push(&mut self, mark: Mark) {
-        self.continue_run(mark.line_no, self.total(), mark.kind);
+        self.note_kind(mark.line_no, self.total(), mark.kind);
         self.ends.push_back(mark.end);
     }
 
@@ -67,12 +68,13 @@ impl Marks {
         let count = self.ends.len();
         self.ends.extend(ends);
         if self.ends.len() > count {
-            self.continue_run(first, self.gone + count as u64, kind);
+            self.note_kind(first, self.gone + count as u64, kind);
         }
     }
 
-    /// Begins a run with the line after the first `before` lines, unless that line continues the last run.
-    fn continue_run(&mut self, line_no: LineNo, before: u64, kind: Kind) {
+    /// Notes the kind of the line that follows the first `before` lines: begins a run with it, unless it
+    /// continues the last one.
+    fn note_kind(&mut self, line_no: LineNo, before: u64, kind: Kind) {
         let continues = self.runs.back().is_some_and(|run| {
             run.kind == kind && run.first.value() + (before - run.before) == line_no.value()
         });
@@ -142,8 +144,8 @@ impl Marks {
         })
     }
 
-    /// Evicts the oldest lines up to the one in which a position is, but none from the line `until` on. Returns their
-    /// number and the position after the last of them.
+    /// Evicts the oldest lines until all bytes before `position` are evicted, but none from the line
+    /// `until` on. Returns their number and the position after the last of them.
     pub(super) fn evict_bytes(&mut self, position: u64, until: LineNo) -> (usize, Option<u64>) {
         let count = self.ends.partition_point(|&end| end < position) + 1;
         self.evict_lines(count, until)
@@ -152,6 +154,7 @@ impl Marks {
     /// Evicts up to `count` of the oldest lines, but none from the line `until` on. Returns their number and the position
     /// after the last of them.
     pub(super) fn evict_lines(&mut self, count: usize, until: LineNo) -> (usize, Option<u64>) {
+        // Without a search in the usual case, in which all lines may go.
         let evictable = if self.newest() < until {
             self.len()
         } else {
@@ -164,11 +167,13 @@ impl Marks {
         let end = self.ends[last];
         self.ends.drain(..count);
         self.gone += count as u64;
+        // First up to the run of the last evicted line, which has its number.
         while self.runs.get(1).is_some_and(|next| next.before < self.gone) {
             self.runs.pop_front();
         }
         let run = self.runs.front().expect("a line has a run");
         self.last_gone = run.line_no(self.gone - 1);
+        // Then that run, too, if none of its lines is kept.
         while self.runs.get(1).is_some_and(|next| next.before <= self.gone) {
             self.runs.pop_front();
         }
@@ -191,7 +196,7 @@ impl Marks {
 }
 
 impl Run {
-    /// Number of its line that has `before` lines of the stream before it.
+    /// Number of the line that follows the first `before` lines of the stream.
     fn line_no(&self, before: u64) -> LineNo {
         LineNo::new(self.first.value() + (before - self.before))
     }

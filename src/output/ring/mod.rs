@@ -1,6 +1,7 @@
 //! The ring: the newest output of both streams, with exact counts of evicted lines.
 
 mod checkpoint;
+mod line_end;
 mod marks;
 mod origin;
 mod overlong;

@@ -2,8 +2,9 @@
 
 use memchr::memrchr;
 
+use super::line_end::LineEnd;
 use super::ring::Ring;
-use super::track::{LineEnd, Track};
+use super::track::Track;
 use crate::output::render::is_plain;
 use crate::output::{Stream, Timestamp};
 

@@ -4,8 +4,9 @@
 use memchr::memchr_iter;
 
 use super::checkpoint::Checkpoint;
+use super::line_end::LineEnd;
 use super::origin::Origin;
-use super::track::{LineEnd, Track};
+use super::track::Track;
 use crate::output::{Bytes, Line, LineNo, Measure, Render, Selection, Source, Stream, Timestamp};
 
 /// Limits of a [`Ring`].
@@ -125,7 +126,7 @@ impl Ring {
         let begin = track.end();
         let after_cr = track.ends_with_cr();
         track.extend(member, piece, bound);
-        if self.close_plain_lines(stream, piece, at) {
+        if self.try_close_plain_lines(stream, piece, at) {
             return;
         }
         for newline in memchr_iter(b'\n', piece) {
@@ -144,9 +145,10 @@ impl Ring {
         self.cut_overlong(stream, begin + piece.len() as u64, at);
     }
 
-    /// Ends the lines of `piece`, the newest bytes of `stream`, if they are usual ones: plain text, and none too long. Returns
-    /// false, and does nothing, if they are not. Only faster than ending them one by one.
-    fn close_plain_lines(&mut self, stream: Stream, piece: &[u8], at: Timestamp) -> bool {
+    /// Ends the lines of `piece`, the newest bytes of `stream`, at once if they are usual ones: plain text,
+    /// and none too long. Otherwise returns false and changes nothing. The result is that of ending them
+    /// one by one; this is only faster.
+    fn try_close_plain_lines(&mut self, stream: Stream, piece: &[u8], at: Timestamp) -> bool {
         let limits = self.limits;
         let track = self.track(stream);
         let unfinished = track.end() - track.open();
@@ -207,7 +209,8 @@ impl Ring {
         }
     }
 
-    /// The stream with the oldest line, and the oldest line of the other, up to which its lines go first.
+    /// The stream that has the oldest line, and the line before which its eviction must stop: the other
+    /// stream's oldest line, or the next line to come.
     fn oldest_track(&mut self) -> Option<(&mut Track, LineNo)> {
         let next = self.newest.next();
         match (self.stdout.oldest(), self.stderr.oldest()) {
@@ -301,7 +304,7 @@ impl Ring {
         kept.unwrap_or(self.newest.next())
     }
 
-    /// The last evicted line.
+    /// The line before the first one available.
     pub fn before_first(&self) -> LineNo {
         LineNo::new(self.first_available().value() - 1)
     }

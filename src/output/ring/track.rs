@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::checkpoint::Unfinished;
+use super::line_end::LineEnd;
 use super::marks::{Kind, Mark, Marks};
 use super::origin::Position;
 use super::shortfall::Shortfalls;
@@ -196,17 +197,17 @@ impl Track {
         self.bytes.back() == Some(&b'\r')
     }
 
-    /// Evicts the oldest lines until `wanted` bytes are free, but none from the line `before` on.
+    /// Evicts the oldest lines until `wanted` bytes are free, but none from the line `until` on.
     /// Returns the number of lines and bytes evicted.
-    pub(crate) fn evict(&mut self, wanted: usize, before: LineNo) -> (usize, usize) {
+    pub(crate) fn evict(&mut self, wanted: usize, until: LineNo) -> (usize, usize) {
         let target = self.start.saturating_add(wanted as u64);
-        let (lines, end) = self.marks.evict_bytes(target, before);
+        let (lines, end) = self.marks.evict_bytes(target, until);
         (lines, self.begin_at(end))
     }
 
-    /// Evicts up to `count` of the oldest lines, but none from the line `before` on. Returns the number evicted.
-    pub(crate) fn evict_lines(&mut self, count: usize, before: LineNo) -> usize {
-        let (lines, end) = self.marks.evict_lines(count, before);
+    /// Evicts up to `count` of the oldest lines, but none from the line `until` on. Returns the number evicted.
+    pub(crate) fn evict_lines(&mut self, count: usize, until: LineNo) -> usize {
+        let (lines, end) = self.marks.evict_lines(count, until);
         self.begin_at(end);
         lines
     }
@@ -221,7 +222,7 @@ impl Track {
         usize::try_from(freed).expect("kept bytes fit into memory")
     }
 
-    /// Frees the memory of all evicted lines at once.
+    /// Removes the bytes of evicted lines, so that their storage can be used again.
     fn release(&mut self) {
         let gone = self.index(self.start);
         self.bytes.drain(..gone);
@@ -341,25 +342,5 @@ impl Track {
 
     pub(crate) fn index(&self, position: u64) -> usize {
         usize::try_from(position - self.base).expect("kept bytes fit into memory")
-    }
-}
-
-/// Reason for the end of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LineEnd {
-    Lf,
-    CrLf,
-    /// It was too long, and the rest follows as a continuation.
-    Cut,
-    StreamEnd,
-}
-
-impl LineEnd {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Lf => "\n",
-            Self::CrLf => "\r\n",
-            Self::Cut | Self::StreamEnd => "",
-        }
     }
 }

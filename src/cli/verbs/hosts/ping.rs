@@ -15,12 +15,12 @@ use crate::cli::terminal::padded;
 use crate::cli::{Exit, report};
 use crate::jobs::printable;
 use crate::remote::Api;
-use crate::wire::{Error, HostEntry, HostsRequest};
+use crate::wire::{Code, Error, HostEntry, HostsRequest};
 
 /// Maximum hosts tested at the same time.
 const AT_A_TIME: usize = 64;
 
-/// Connects to hosts, and prints each result as it arrives.
+/// Connects to hosts, and prints each result as it arrives. Without hosts, tests the server.
 pub async fn ping(api: &Api, args: PingArgs) -> Exit {
     let pinged = attempt(api, &args).await;
     api.shutdown().await;
@@ -37,8 +37,8 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
     let names = named(api, &split(hosts)?).await?;
     if names.is_empty() {
         return Err(Error::invalid(
-            "no host is meant",
-            "`sshjobs hosts` lists the hosts there are",
+            "the pattern matches no host",
+            "`sshjobs hosts` lists all hosts",
         ));
     }
     let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
@@ -67,19 +67,22 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
 async fn ping_server(api: &Api, as_json: bool) -> Result<Exit, Error> {
     let Api::There(server) = api else {
         let hint = "name a host, as in `sshjobs ping web1`, or a server with --server";
-        return Err(Error::invalid(
-            "there is neither a host nor a server to test",
-            hint,
-        ));
+        return Err(Error::invalid("ping needs a host or a server", hint));
     };
     let began = Instant::now();
-    let answer = server.ready().await?;
-    let took = began.elapsed().as_millis();
-    Ok(print(&if as_json {
-        json(&serde_json::json!({"ready": true, "answer": answer, "took_ms": took}))
-    } else {
-        format!("{}  {took} ms", printable(&answer))
-    }))
+    let answer = server.ready().await;
+    let took = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    if !as_json {
+        return Ok(print(&format!("{}  {took} ms", printable(&answer?))));
+    }
+    let described = match &answer {
+        Ok(answer) => serde_json::json!({"ready": true, "answer": answer, "connect_ms": took}),
+        Err(error) => serde_json::json!({"ready": false, "error": error, "connect_ms": took}),
+    };
+    match (print(&json(&described)), answer) {
+        (Exit::SUCCESS, Err(_)) => Ok(Exit::CONNECTION),
+        (printed, _) => Ok(printed),
+    }
 }
 
 type Pinged = (String, Result<HostEntry, Error>, Duration);
@@ -92,7 +95,13 @@ async fn one(api: &Api, name: String) -> Pinged {
             ..HostsRequest::default()
         })
         .await;
-    let host = reply.map(|mut reply| reply.hosts.remove(0));
+    let host = reply.and_then(|mut reply| {
+        let hint = "check --server, and the versions of both";
+        reply
+            .hosts
+            .pop()
+            .ok_or_else(|| Error::new(Code::Unsupported, "the answer has no host", hint))
+    });
     (name, host, began.elapsed())
 }
 
