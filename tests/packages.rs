@@ -265,7 +265,7 @@ fn the_archive_runs_on_an_old_and_on_a_new_debian() {
 }
 
 #[test]
-fn the_debian_package_installs_runs_and_leaves_nothing() {
+fn the_debian_package_installs_runs_and_leaves_only_the_servers_state() {
     let ssh = dot_ssh(&fleet(), 0);
     let container = debian("debian:trixie-slim", ssh.path());
 
@@ -286,10 +286,10 @@ fn the_debian_package_installs_runs_and_leaves_nothing() {
     );
 
     container.run("dpkg --purge sshjobs");
-    assert_eq!(
-        container.run("find / -xdev -name '*sshjobs*' -not -path '/root/*' -not -path '/dist/*' -not -path '/proc/*'"),
-        ""
-    );
+    let left = container.run("find / -xdev -name '*sshjobs*' -not -path '/root/*' -not -path '/dist/*' -not -path '/proc/*'");
+    // Made if the system has systemd-tmpfiles. It may hold jobs, keys and tokens.
+    let left: Vec<&str> = left.lines().filter(|path| *path != "/var/lib/sshjobs").collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
