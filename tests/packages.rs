@@ -1,4 +1,4 @@
-//! The packages of `make dist`: what they contain, and that each of them runs where only its package is installed.
+//! The packages of `make dist`: their content, and that each of them runs where only its package is installed.
 //! `make test-packages` builds them and brings up the hosts.
 #![allow(
     clippy::unwrap_used,
@@ -56,7 +56,7 @@ fn text(output: &Output) -> String {
     format!("{stdout}{stderr}")
 }
 
-/// What a program prints. It must succeed.
+/// Runs a program and returns its stdout. Panics if it fails.
 fn run(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().expect(program);
     assert!(
@@ -90,7 +90,7 @@ fn fleet() -> PathBuf {
     PathBuf::from(config.expect("this test needs hosts: run it by `make test-packages`"))
 }
 
-/// A container of a Debian with nothing of ours, with the packages at /dist and ssh's files at /root/.ssh.
+/// A container of a Debian without sshjobs, with the packages at /dist and ssh's files at /root/.ssh.
 fn debian(image: &str, ssh: &Path) -> Container {
     let packages = format!("{}:/dist:ro", dist().display());
     let files = format!("{}:/ssh:ro", ssh.display());

@@ -108,7 +108,7 @@ impl Dice {
     }
 }
 
-/// What is broken.
+/// A fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// The host's sessions are killed, and TCP ends their connections (FIN).
@@ -123,7 +123,7 @@ enum Fault {
     SshdRestarted,
     /// The server is killed and started again.
     ServerKilled,
-    /// The server is told to end, and started again.
+    /// The server gets TERM, and is started again when it has ended.
     ServerRestarted,
     /// The server is stopped for some seconds.
     ServerStopped,
@@ -411,7 +411,7 @@ async fn every_reader_sees_each_line_once_whatever_is_broken() {
         let waited = caller.ok("wait", json!({"job_ids": [&job], "wait_ms": 30_000}));
         let code = waited["jobs"][0]["exit_status"].as_u64();
         assert_eq!(code, Some(exit_code(number) as u64), "{waited}");
-        // Another process, which reads what is stored.
+        // Another process, which reads the stored output.
         let again = told(&sshjobs(&house.sshd, &["tail", "--since", "0", &job]));
         let again: Vec<Line> = (1..).zip(again.lines().map(str::to_owned)).collect();
         assert_whole("a second process", &job, number, &again, size.lines);

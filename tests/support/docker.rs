@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-/// What docker prints. It must succeed.
+/// Runs docker and returns its stdout. Panics if it fails.
 pub fn docker(arguments: &[&str]) -> String {
     let output = Command::new("docker").args(arguments).output().expect("docker");
     let (stdout, stderr) = (
@@ -24,7 +24,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// What a command for its shell prints. The command must succeed.
+    /// Runs a command in its shell and returns its stdout. Panics if it fails.
     pub fn run(&self, command: &str) -> String {
         docker(&["exec", &self.id, "sh", "-euc", command])
     }
