@@ -90,7 +90,7 @@ fn fleet() -> PathBuf {
     PathBuf::from(config.expect("this test needs hosts: run it by `make test-packages`"))
 }
 
-/// A container of a Debian without sshjobs, with the packages at /dist and ssh's files at /root/.ssh.
+/// A container of a Debian without sshjobs, with the packages at /dist and ssh's files in its user's home.
 fn debian(image: &str, ssh: &Path) -> Container {
     let packages = format!("{}:/dist:ro", dist().display());
     let files = format!("{}:/ssh:ro", ssh.display());
@@ -108,7 +108,7 @@ fn debian(image: &str, ssh: &Path) -> Container {
         "600",
     ]);
     let container = Container { id };
-    container.run("mkdir -p /root/.ssh && cp /ssh/* /root/.ssh/ && sed -i s,/home/sshjobs,/root, /root/.ssh/config && chown -R root /root/.ssh");
+    container.run("mkdir -p ~/.ssh && cp /ssh/* ~/.ssh/ && sed -i s,/home/sshjobs,$HOME, ~/.ssh/config && chown -R $(id -u) ~/.ssh");
     container
 }
 
@@ -286,7 +286,7 @@ fn the_debian_package_installs_runs_and_leaves_only_the_servers_state() {
     );
 
     container.run("dpkg --purge sshjobs");
-    let left = container.run("find / -xdev -name '*sshjobs*' -not -path '/root/*' -not -path '/dist/*' -not -path '/proc/*'");
+    let left = container.run("find / -xdev -name '*sshjobs*' -not -path \"$HOME/*\" -not -path '/dist/*' -not -path '/proc/*'");
     // Made if the system has systemd-tmpfiles. It may hold jobs, keys and tokens.
     let left: Vec<&str> = left.lines().filter(|path| *path != "/var/lib/sshjobs").collect();
     assert!(left.is_empty(), "{left:?}");
