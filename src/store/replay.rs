@@ -26,7 +26,7 @@ pub(super) struct Replay {
 
 /// Bytes of the first read: mostly enough for a page after a mark.
 const FIRST: usize = 96 << 10;
-/// Bytes of each later read.
+/// Maximum bytes of a later read, except for a longer frame.
 const PIECE: usize = 256 << 10;
 
 impl Replay {
@@ -93,11 +93,18 @@ impl Replay {
                 opened => Arc::clone(self.blob.insert(opened?)),
             },
         };
+        // Grows only if the last read filled the buffer, so a replay that waits at the end stays small.
+        let was_filled = self.filled == self.buffer.len();
         self.buffer.copy_within(self.read..self.filled, 0);
         self.base += self.read as u64;
         self.filled -= self.read;
         self.read = 0;
-        let wanted = needed.max((2 * self.buffer.len()).clamp(FIRST, PIECE));
+        let size = if was_filled {
+            2 * self.buffer.len()
+        } else {
+            self.buffer.len()
+        };
+        let wanted = needed.max(size.clamp(FIRST, PIECE));
         // Never shortened, so that its bytes are zeroed only once.
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
@@ -132,5 +139,34 @@ impl Replay {
         self.filled = 0;
         self.read = 0;
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Body;
+    use crate::store::buffers::Buffers;
+
+    #[test]
+    fn a_replay_that_waits_at_the_end_keeps_its_buffer_small() {
+        let media = Arc::new(Buffers::default());
+        let job = JobId::from("web1-000000");
+        let mut bytes = Vec::new();
+        let frame = Frame {
+            at: 0,
+            body: Body::FinishStreams,
+        };
+        frame.write_to(Seal::new(&job, 1), &mut bytes);
+        let blob = media.open(&job, Part::Frames(1), Access::Write).unwrap();
+        blob.append(&bytes).unwrap();
+        let mut replay = Replay::new(media, job, 1, 0);
+
+        assert!(replay.step(|_, _| ()).unwrap().is_some());
+        for _ in 0..10 {
+            assert!(replay.step(|_, _| ()).unwrap().is_none());
+        }
+
+        assert_eq!(replay.buffer.len(), FIRST);
     }
 }
