@@ -17,7 +17,7 @@ use crate::job::{
     AwaitsStdin, Job, JobId, JobScreen, Scope, SecretFingerprint, awaits_stdin_script,
 };
 use crate::output::TerminalSize;
-use crate::runner::durable::{ask, stdin_on_host};
+use crate::runner::durable::{SshSessions, ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
@@ -25,7 +25,7 @@ use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::{launch_queued, spawn};
 use crate::runner::state::{
     Followers, ForeignJobs, Limits, Lookup, Observer, Order, QueueRule, Registry, Screens,
-    SecretReader, Shared, SpawnError, Stdin, WriteError,
+    SecretReader, Shared, SpawnError, Stdin, Tasks, WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use crate::runner::turn::{WaitsFor, waits_for};
@@ -96,6 +96,11 @@ impl Runner {
         let (fleets, to_run) = mpsc::channel(FLEETS);
         let (queued, to_launch) = mpsc::channel(QUEUED);
         let tasks = Arc::new(Mutex::new(JoinSet::new()));
+        let sessions = SshSessions {
+            hosts: Arc::clone(&hosts),
+            keep_stored: limits.keep_stored,
+            tasks: Tasks::of(&tasks),
+        };
         let shared = Arc::new(Shared {
             hosts,
             limits,
@@ -103,6 +108,7 @@ impl Runner {
             storing,
             unstored,
             foreign_jobs: ForeignJobs::default(),
+            sessions: Box::new(sessions),
             followers: Followers::default(),
             screens: Screens::default(),
             adopts: limits.adopts_jobs,
@@ -115,8 +121,7 @@ impl Runner {
             became_heavy,
             fleets,
             queued,
-            // Weak, because each task holds `shared`: a strong reference would keep both for ever.
-            tasks: Arc::downgrade(&tasks),
+            tasks: Tasks::of(&tasks),
         });
         shared.spawn_task(sweep(Arc::clone(&shared)));
         shared.spawn_task(connect_ahead(Arc::clone(&shared), heavy));

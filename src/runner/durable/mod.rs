@@ -24,12 +24,16 @@
 
 mod controls;
 mod follow_host;
+mod frames;
 mod launch;
 mod record;
+mod session;
 mod spool_calls;
 
 pub(crate) use controls::stdin_on_host;
-pub(crate) use follow_host::{ask, begin_following, outcome};
+pub(crate) use follow_host::ask;
+pub(crate) use frames::outcome;
 pub(crate) use launch::{repeat_start, start_on_host};
 pub(crate) use record::{follow_again, record_started};
+pub(crate) use session::{SshSessions, begin_following};
 pub(crate) use spool_calls::{fenced, install};

@@ -18,7 +18,7 @@ pub(crate) struct Followers(Mutex<HashMap<HostRef, Arc<Follower>>>);
 #[derive(Default)]
 pub(crate) struct Follower {
     followed: Mutex<HashMap<JobId, Followed>>,
-    session: Mutex<Session>,
+    session: Mutex<CurrentSession>,
     /// Notified when the session misses a job and must be restarted.
     pub(crate) changed: Notify,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Followed {
 
 /// The follower's channel.
 #[derive(Default)]
-struct Session {
+struct CurrentSession {
     name: String,
     /// It has reported that it follows, so jobs can be added to it.
     is_up: bool,
@@ -128,9 +128,9 @@ impl Follower {
 
     /// Starts a session. Returns the jobs to send to it first.
     pub(crate) fn begin(&self, name: &str) -> Vec<FollowFrom> {
-        *lock(&self.session) = Session {
+        *lock(&self.session) = CurrentSession {
             name: name.to_owned(),
-            ..Session::default()
+            ..CurrentSession::default()
         };
         let mut followed = self.followed();
         let from = followed.values_mut().map(|followed| {

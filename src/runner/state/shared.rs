@@ -1,10 +1,9 @@
 //! State shared by the runner's tasks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::followers::Followers;
@@ -15,7 +14,9 @@ use super::queues::{QueueRule, Queues};
 use super::registry::Registry;
 use super::screens::Screens;
 use super::secret_reader::SecretReader;
+use super::sessions::Sessions;
 use super::stdin::Stdin;
+use super::tasks::Tasks;
 use crate::hosts::{HostRef, Hosts, Link};
 use crate::job::{Job, JobId, Outcome};
 use crate::lock::{Guard, lock};
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) unstored: Option<String>,
     /// Jobs known from the store.
     pub(crate) foreign_jobs: ForeignJobs,
+    /// Reaches hosts to follow their durable jobs.
+    pub(crate) sessions: Box<dyn Sessions>,
     /// Followers of durable jobs.
     pub(crate) followers: Followers,
     /// Screens of terminal jobs.
@@ -54,8 +57,8 @@ pub(crate) struct Shared {
     pub(crate) fleets: mpsc::Sender<FleetToRun>,
     /// Queue of adopted jobs that wait for their turn.
     pub(crate) queued: mpsc::Sender<QueuedJob>,
-    /// The runner's tasks. They end with the runner.
-    pub(crate) tasks: Weak<Mutex<JoinSet<()>>>,
+    /// Spawns tasks that end with the runner.
+    pub(crate) tasks: Tasks,
 }
 
 /// Hears of the jobs that a runner records. Its methods must not block.
@@ -130,10 +133,6 @@ impl Shared {
 
     /// Spawns a task that ends with the runner. Drops the task if the runner has ended.
     pub(crate) fn spawn_task(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let Some(tasks) = self.tasks.upgrade() else { return };
-        let mut tasks = lock(&tasks);
-        // A `JoinSet` keeps ended tasks until they are joined.
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(task);
+        self.tasks.spawn(task);
     }
 }
