@@ -22,6 +22,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// A session that lasted this long was healthy, so the next pause is short again.
 const GOOD: Duration = Duration::from_secs(10);
 
+/// Maximum bytes before the first frame that are searched for an answer of the spool's script.
+const LONGEST_GREETING: usize = 64 << 10;
+
 /// Why a session ended.
 enum Over {
     /// Its channel or its connection was lost.
@@ -124,6 +127,7 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
     let mut frames = Frames::default();
     let mut is_up = false;
     let mut has_delivered = false;
+    let mut greeting = Vec::new();
     loop {
         let received = tokio::select! {
             // First, so that a session that skipped output never counts as one that was lost.
@@ -152,6 +156,7 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
             // The first frame shows that the follower has read its jobs and accepts more.
             if !std::mem::replace(&mut is_up, true) {
                 follower.mark_up();
+                greeting = Vec::new();
                 if !follower.has_all() {
                     return Over::Changed;
                 }
@@ -159,8 +164,16 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
             has_delivered |= tell(follower, frame).await;
         }
         // Once the session follows, a job's own output may look like this answer.
-        if !is_up && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
-            return Over::Missing;
+        if !is_up {
+            // All of it, because the answer may come in pieces.
+            let room = LONGEST_GREETING.saturating_sub(greeting.len());
+            greeting.extend(bytes.iter().take(room));
+            let has_line = bytes.contains(&b'\n');
+            if has_line
+                && Answer::parse(&String::from_utf8_lossy(&greeting)) == Some(Answer::Missing)
+            {
+                return Over::Missing;
+            }
         }
     }
 }
