@@ -56,6 +56,7 @@
 pub mod approval;
 #[doc(hidden)]
 pub mod audit;
+mod blocking;
 mod bounded_file;
 #[cfg(any(feature = "remote", feature = "http"))]
 mod dial;

@@ -45,7 +45,14 @@ const PLAN: [(&str, &[&str]); 24] = [
 
 /// Files beside the folders: helpers that every room may use, and the program that combines the
 /// faces.
-const EVERYBODY: [&str; 5] = ["bounded_file", "dial", "lock", "nearest", "toml_text"];
+const EVERYBODY: [&str; 6] = [
+    "blocking",
+    "bounded_file",
+    "dial",
+    "lock",
+    "nearest",
+    "toml_text",
+];
 
 /// Foreign crates that have one home.
 const HOMES: [(&str, &str); 11] = [

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::blocking::run_blocking;
 use crate::job::log::Log;
 use crate::job::{Job, Span};
 use crate::output::Ring;
@@ -111,7 +112,7 @@ impl<'a> OutputReader<'a> {
             return Whereabouts::Nowhere;
         };
 
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = run_blocking(move || {
             archive.window(span, &|ring: &Ring| {
                 // The end when the read began: the job may print as fast as this reads. The total
                 // counts too, because an unfinished line has bytes and no number.
@@ -119,8 +120,8 @@ impl<'a> OutputReader<'a> {
                 has_all || (span.is_followed_in(ring) && is_enough(ring))
             })
         });
-        // The task is cancelled only when the runtime shuts down.
-        self.window = reading.await.ok().flatten();
+        // `None` also if the runtime shuts down.
+        self.window = reading.await.flatten();
         let Some(window) = &self.window else { return Whereabouts::Nowhere };
         // After the read of the store, during which the ring may have evicted more. A window that
         // starts no earlier than the ring has nothing that the ring lacks.

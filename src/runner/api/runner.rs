@@ -371,7 +371,7 @@ fn start_storing(
     limits: &Limits,
 ) -> Result<Arc<Storing>, String> {
     let store = store.map_err(|error| error.to_string())?;
-    Storing::new(store, limits.log(), limits.stored()).map_err(|error| error.to_string())
+    Storing::start(store, limits.log(), limits.stored()).map_err(|error| error.to_string())
 }
 
 impl Drop for Runner {

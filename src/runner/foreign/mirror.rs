@@ -3,11 +3,11 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::adopt::adopt_if_orphan;
 use super::open::note_record;
+use crate::blocking::run_blocking;
 use crate::job::{Change, Job, Log, LogEvent, Outcome};
 use crate::output::RingLimits;
 use crate::runner::state::Shared;
@@ -54,7 +54,7 @@ pub(crate) async fn mirror(
             let log = Arc::clone(&log);
             let job = Arc::clone(&job);
             // The store may wait for a disk or a network.
-            spawn_blocking(move || {
+            run_blocking(move || {
                 // A reader has seen a line elsewhere that is not here yet.
                 let caught_up = if job.is_awaited() {
                     log.catch_up()
@@ -65,8 +65,11 @@ pub(crate) async fn mirror(
                 (copied, end)
             })
         };
-        // Fails only if the runtime shuts down.
-        let Ok((copied, same_end)) = copying.await else { return };
+        let Some((copied, same_end)) = copying.await else {
+            // The runtime shuts down, or a bug has ended the call.
+            job.note_stale(true);
+            return;
+        };
         end = same_end;
         if let Some((outcome, at)) = &end.outcome
             && job.fleet.is_some()
@@ -168,8 +171,8 @@ pub(crate) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Op
 async fn read_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Result<Option<Record>, StoreError> {
     let store = Arc::clone(store);
     let id = job.id.clone();
-    // Fails only if the runtime shuts down.
-    spawn_blocking(move || store.get(&id)).await.unwrap_or(Ok(None))
+    // `None` if the runtime shuts down.
+    run_blocking(move || store.get(&id)).await.unwrap_or(Ok(None))
 }
 
 fn note_all_of(job: &Arc<Job>, record: &Record) {

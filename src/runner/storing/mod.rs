@@ -16,4 +16,6 @@
 
 mod storing;
 
+#[cfg(test)]
+pub(crate) use storing::Requests;
 pub(crate) use storing::{FLUSH_TO_END, FLUSH_TO_READ, Registration, Storing};

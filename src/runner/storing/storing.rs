@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
+use crate::blocking::run_blocking;
 use crate::job::{Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, wall_now};
 use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
@@ -46,6 +47,17 @@ pub(crate) struct Storing {
     taken_over_receiver: Mutex<Option<mpsc::Receiver<JobId>>>,
     /// Closed when this value is dropped.
     _is_here: [Sender<()>; 2],
+}
+
+/// Receivers of the requests to a [`Storing`], and of its end.
+pub(crate) struct Requests {
+    /// Jobs with output to store.
+    called: Receiver<JobId>,
+    tasks: Receiver<Task>,
+    /// Closed when the [`Storing`] is dropped.
+    end_for_sync: Receiver<()>,
+    /// The same for another thread.
+    end_for_overdue: Receiver<()>,
 }
 
 /// A job whose output is stored by this process.
@@ -114,18 +126,33 @@ impl Storing {
         call: impl FnOnce(&dyn Store) -> T + Send + 'static,
     ) -> Option<T> {
         let store = Arc::clone(&self.store);
-        tokio::task::spawn_blocking(move || call(&*store)).await.ok()
+        run_blocking(move || call(&*store)).await
     }
 
-    pub(crate) fn new(
+    /// Stores output and records in threads.
+    ///
+    /// # Errors
+    /// If a thread can't be started.
+    pub(crate) fn start(
         store: Arc<dyn Store>,
         limits: LogLimits,
         bounds: Bounds,
     ) -> std::io::Result<Arc<Self>> {
+        let (storing, requests) = Self::new(store, limits, bounds);
+        requests.handle_in_threads(&storing)?;
+        Ok(storing)
+    }
+
+    /// A value without threads: the caller handles the requests.
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        limits: LogLimits,
+        bounds: Bounds,
+    ) -> (Arc<Self>, Requests) {
         let (calls, called) = channel();
         let (tasks, asked) = channel();
-        let (sync_on, synced_out) = channel();
-        let (watch_on, watched_out) = channel();
+        let (sync_on, end_for_sync) = channel();
+        let (watch_on, end_for_overdue) = channel();
         let waiting = AtomicIsize::new(0);
         let (taken_over, receiver) = mpsc::channel(TAKEN_OVER);
         let storing = Arc::new(Self {
@@ -145,25 +172,13 @@ impl Storing {
             is_gone: AtomicBool::new(false),
             _is_here: [sync_on, watch_on],
         });
-        let [for_disk, for_records, for_readers] = [(); 3].map(|()| Arc::downgrade(&storing));
-        let called = Arc::new(Mutex::new(called));
-        for _ in 0..storing.store.writers() {
-            let for_output = Arc::downgrade(&storing);
-            let called = Arc::clone(&called);
-            thread::Builder::new()
-                .name("sshjobs-output".into())
-                .spawn(move || write_output(&for_output, &called))?;
-        }
-        thread::Builder::new()
-            .name("sshjobs-sync".into())
-            .spawn(move || sync_output(&for_disk, &synced_out))?;
-        thread::Builder::new()
-            .name("sshjobs-overdue".into())
-            .spawn(move || care_for_waiting(&for_readers, &watched_out))?;
-        thread::Builder::new()
-            .name("sshjobs-records".into())
-            .spawn(move || keep_records(&for_records, &asked))?;
-        Ok(storing)
+        let requests = Requests {
+            called,
+            tasks: asked,
+            end_for_sync,
+            end_for_overdue,
+        };
+        (storing, requests)
     }
 
     /// Registers a new job. Resolves to the existing record if its key was already used. Bounded in
@@ -370,6 +385,39 @@ impl Storing {
         }
     }
 
+    /// Syncs written output to disk, and drops jobs that are stored to their end.
+    pub(crate) fn sync_all(&self) {
+        let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
+        self.look_whether_gone(&kept);
+        for kept in kept {
+            // Read before the sync: output that is written between the two needs another sync.
+            let is_settled = kept.is_settled.load(Relaxed);
+            sync(&kept);
+            if is_settled {
+                lock(&self.kept).remove(&kept.job.id);
+            }
+        }
+    }
+
+    /// Shows output that waits too long for a disk, or has output stored again that a shared store
+    /// could not take. Does no I/O, so that a hung disk can't stop it.
+    pub(crate) fn show_overdue_or_store_again(&self) {
+        if self.is_shared {
+            self.store_again();
+            return;
+        }
+        // A slow disk that makes progress is waited for.
+        if lock(&self.progress).elapsed() < OVERDUE {
+            return;
+        }
+        let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
+        for kept in kept {
+            if kept.job.show_overdue(OVERDUE) {
+                kept.job.note_trouble(Some(format!("nothing could be stored for {OVERDUE:?}")));
+            }
+        }
+    }
+
     fn rest_some(&self) {
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
         if kept.len() > self.store.most_open() {
@@ -508,6 +556,54 @@ impl OutputStore for Storing {
     }
 }
 
+impl Requests {
+    /// Handles the requests in threads that end with `storing`.
+    fn handle_in_threads(self, storing: &Arc<Storing>) -> std::io::Result<()> {
+        let Self {
+            called,
+            tasks,
+            end_for_sync,
+            end_for_overdue,
+        } = self;
+        let [for_disk, for_records, for_readers] = [(); 3].map(|()| Arc::downgrade(storing));
+        let called = Arc::new(Mutex::new(called));
+        for _ in 0..storing.store.writers() {
+            let for_output = Arc::downgrade(storing);
+            let called = Arc::clone(&called);
+            thread::Builder::new()
+                .name("sshjobs-output".into())
+                .spawn(move || write_output(&for_output, &called))?;
+        }
+        thread::Builder::new()
+            .name("sshjobs-sync".into())
+            .spawn(move || sync_output(&for_disk, &end_for_sync))?;
+        thread::Builder::new()
+            .name("sshjobs-overdue".into())
+            .spawn(move || care_for_waiting(&for_readers, &end_for_overdue))?;
+        thread::Builder::new()
+            .name("sshjobs-records".into())
+            .spawn(move || keep_records(&for_records, &tasks))?;
+        Ok(())
+    }
+
+    /// Handles one request to write output. Returns false if there is none.
+    #[cfg(test)]
+    pub(crate) fn store_next_output(&self, storing: &Storing) -> bool {
+        let next = self.called.try_recv();
+        if let Ok(job) = &next {
+            storing.store_output(job);
+        }
+        next.is_ok()
+    }
+
+    /// Handles all requests about records, and writes those that changed.
+    #[cfg(test)]
+    pub(crate) fn keep_records_once(&self, storing: &Storing) {
+        storing.do_tasks(self.tasks.try_iter());
+        warn(storing.put_changed());
+    }
+}
+
 fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
     let mut rested = Instant::now();
     loop {
@@ -529,38 +625,14 @@ fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
 fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
-        let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
-        storing.look_whether_gone(&kept);
-        for kept in kept {
-            // Read before the sync: output that is written between the two needs another sync.
-            let is_settled = kept.is_settled.load(Relaxed);
-            sync(&kept);
-            if is_settled {
-                lock(&storing.kept).remove(&kept.job.id);
-            }
-        }
+        storing.sync_all();
     }
 }
 
-/// Shows output that waits too long for a disk, or has output stored again that a shared store could
-/// not take. Does no I/O, so that a hung disk can't stop it.
 fn care_for_waiting(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
-        if storing.is_shared {
-            storing.store_again();
-            continue;
-        }
-        // A slow disk that makes progress is waited for.
-        if lock(&storing.progress).elapsed() < OVERDUE {
-            continue;
-        }
-        let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
-        for kept in kept {
-            if kept.job.show_overdue(OVERDUE) {
-                kept.job.note_trouble(Some(format!("nothing could be stored for {OVERDUE:?}")));
-            }
-        }
+        storing.show_overdue_or_store_again();
     }
 }
 

@@ -13,7 +13,7 @@ const LOG_LIMITS: LogLimits = LogLimits {
 
 fn storing() -> Arc<Storing> {
     let store = Arc::new(Memory::default());
-    Storing::new(
+    Storing::start(
         store,
         LOG_LIMITS,
         Bounds {
