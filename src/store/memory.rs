@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use rand::RngExt;
 
 use super::buffers::Buffers;
+#[cfg(test)]
+use super::faulty_media::{DiskFault, FaultyMedia};
 use super::media::Media;
 use super::{
     Bounds, Filter, LogLimits, LogWriter, MemoryText, Record, SharedText, Store, StoreError,
@@ -28,24 +30,35 @@ struct Shared {
     owners: Mutex<BTreeSet<String>>,
     cursors: Mutex<BTreeMap<JobId, Arc<Cursors>>>,
     texts: Mutex<BTreeMap<&'static str, MemoryText>>,
-    buffers: Arc<Buffers>,
+    media: Arc<dyn Media>,
     secret: [u8; 32],
 }
 
 impl Default for Memory {
     fn default() -> Self {
+        Self::on(Arc::new(Buffers::default()))
+    }
+}
+
+impl Memory {
+    /// A store whose appends can fail.
+    #[cfg(test)]
+    pub(crate) fn with_fault(fault: Arc<DiskFault>) -> Self {
+        let media = Buffers::default();
+        Self::on(Arc::new(FaultyMedia { media, fault }))
+    }
+
+    fn on(media: Arc<dyn Media>) -> Self {
         Self::enter(Arc::new(Shared {
             records: Mutex::default(),
             owners: Mutex::default(),
             cursors: Mutex::default(),
             texts: Mutex::default(),
-            buffers: Arc::default(),
+            media,
             secret: rand::rng().random(),
         }))
     }
-}
 
-impl Memory {
     /// A store of another process, with the same records and output.
     #[must_use]
     pub fn join(&self) -> Self {
@@ -135,7 +148,7 @@ impl Store for Memory {
     fn remove(&self, id: &JobId) -> Result<(), StoreError> {
         self.records().remove(id);
         lock(&self.shared.cursors).remove(id);
-        self.shared.buffers.remove_all(id).map_err(failed)
+        self.shared.media.remove_all(id).map_err(failed)
     }
 
     fn orphans(&self, _is_recorded: &dyn Fn(&JobId) -> bool) -> Result<Vec<Record>, StoreError> {
@@ -171,7 +184,7 @@ impl Store for Memory {
     }
 
     fn log(&self, id: &JobId) -> Arc<StoredLog> {
-        let media = Arc::clone(&self.shared.buffers) as Arc<dyn Media>;
+        let media = Arc::clone(&self.shared.media);
         Arc::new(StoredLog::new(media, id.clone()))
     }
 
@@ -216,7 +229,7 @@ impl Store for Memory {
             let stays = record.ended_at.is_none_or(|ended_at| ended_at >= oldest);
             if !stays {
                 // Memory can't fail.
-                self.shared.buffers.remove_all(id).ok();
+                self.shared.media.remove_all(id).ok();
                 lock(&self.shared.cursors).remove(id);
             }
             stays
@@ -236,7 +249,7 @@ impl Store for Memory {
             }
             excess = excess.saturating_sub(record.stored_bytes);
             (record.stored_bytes, record.dropped_lines) = (0, record.total_lines);
-            self.shared.buffers.remove_all(&record.id).map_err(failed)?;
+            self.shared.media.remove_all(&record.id).map_err(failed)?;
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ mod buffers;
 mod cluster_status;
 mod copy_report;
 mod error;
+#[cfg(test)]
+mod faulty_media;
 mod files;
 mod frame;
 mod kept_head;
@@ -41,6 +43,8 @@ pub use cluster_status::{
 };
 pub use copy_report::{CopyReport, JobLeft};
 pub use error::StoreError;
+#[cfg(test)]
+pub(crate) use faulty_media::DiskFault;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
 pub use kept_head::KeptHead;
 pub use local_text::MemoryText;

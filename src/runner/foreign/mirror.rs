@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::adopt::adopt_if_orphan;
-use super::open::note_record;
+use super::open::{evicted, note_record};
 use crate::blocking::run_blocking;
-use crate::job::{Change, Job, Log, LogEvent, Outcome};
+use crate::job::{Change, Job, Log, LogEvent, Outcome, wall_now};
 use crate::output::RingLimits;
 use crate::runner::state::Shared;
 use crate::store::{Record, Store, StoreError, StoredEnd, StoredLog};
@@ -41,6 +41,8 @@ pub(crate) async fn mirror(
     // The record was read when the job was opened.
     let mut looked = Instant::now();
     let mut has_failed = false;
+    // A record with an end that may not be in the log.
+    let mut record_with_end: Option<Record> = None;
     // Before the first round, so that output appended after that round is reported.
     let mut news = log.news();
     let glance = if news.are_told() {
@@ -82,6 +84,10 @@ pub(crate) async fn mirror(
         let pause = match copied {
             Ok(Copied::Some) => Duration::ZERO,
             Ok(Copied::All) => {
+                // The record was read before this round.
+                if let Some(record) = record_with_end.take() {
+                    show_unstored_end(&job, &record);
+                }
                 job.note_stale(false);
                 has_failed = false;
                 // `Job::reached` needs rounds that copied everything.
@@ -103,15 +109,35 @@ pub(crate) async fn mirror(
         if looked.elapsed() >= CHECK_INTERVAL {
             looked = Instant::now();
             let record = look_at_record(&job, store).await;
-            if record.is_some_and(|record| record.durable) {
+            if record.as_ref().is_some_and(|record| record.durable) {
                 adopt_if_orphan(&shared, &job.id).await;
             }
+            // Not with a shared store: its output may arrive after the record.
+            record_with_end =
+                record.filter(|record| record.outcome.is_some() && store.peers().is_none());
         }
         // Not held during the pause: `ForeignJobs` keeps a job that anything else holds.
         drop(job);
         // Resolves early if there is news. A timeout is not an error.
         timeout(pause, news.next()).await.ok();
     }
+}
+
+/// Ends a job whose end is in its record and not in its log, which was read later.
+///
+/// An end is written to the log before the record. So it could not be stored, and the last lines may not
+/// have been stored either: they are counted as a gap.
+fn show_unstored_end(job: &Job, record: &Record) {
+    let Some(outcome) = &record.outcome else { return };
+    if job.is_over() {
+        return;
+    }
+    let at = record.ended_at.unwrap_or_else(wall_now);
+    // An unfinished line in the log is part of the gap: its rest was not stored.
+    if job.read_log(|log| log.ring().newest().value()) < record.total_lines {
+        job.mirror(&LogEvent::Gap(Box::new(evicted(record).into())), at);
+    }
+    job.mirror(&LogEvent::End(outcome.clone()), at);
 }
 
 /// Result of copying.

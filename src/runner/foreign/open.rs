@@ -56,6 +56,12 @@ pub(crate) fn open(
         // The output was deleted. Only the record knows how much there was.
         ring = Ring::resumed(limits, &evicted(&record).into());
     }
+    // The last lines were shown, but the disk could not take them, and only the record counts them. Those
+    // that are stored stay readable; the ring only continues their numbers.
+    let has_unstored_end = record.outcome.is_some() && end.outcome.is_none();
+    if has_unstored_end && store.peers().is_none() && ring.newest().value() < record.total_lines {
+        ring = Ring::resumed(limits, &evicted(&record).into());
+    }
     let mut past = record.past();
     // The log has the end before the record does. The end of a fleet is shown by `mirror`, once the
     // record has its members' states.
@@ -91,8 +97,8 @@ pub(crate) fn note_record(job: &Job, record: &Record) {
     }
 }
 
-/// End position of a job whose output was deleted.
-fn evicted(record: &Record) -> Origin {
+/// End position of a job whose output, or the last part of it, is not in the store.
+pub(super) fn evicted(record: &Record) -> Origin {
     let newest = LineNo::new(record.total_lines);
     let bytes = record.total_bytes;
     let stdout = Position {
@@ -210,4 +216,54 @@ pub(super) fn unreadable(error: std::io::Error) -> StoreError {
         return StoreError::Nats(error.to_string());
     }
     StoreError::Records(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Caller, Change, Draft, Exit};
+    use crate::runner::storing::Storing;
+    use crate::store::{Bounds, DiskFault, Memory};
+
+    #[test]
+    fn last_lines_that_a_full_disk_could_not_take_are_counted_by_the_next_process() {
+        let log_limits = LogLimits {
+            bytes: 1 << 20,
+            line_bytes: 1 << 16,
+            interval: 1 << 16,
+        };
+        let bounds = Bounds {
+            bytes: u64::MAX,
+            age: u64::MAX,
+        };
+        let fault = Arc::new(DiskFault::default());
+        let disk = Memory::with_fault(Arc::clone(&fault));
+        let (storing, requests) = Storing::new(Arc::new(disk.join()), log_limits, bounds);
+        let spec = Draft::new("web1", "make").try_into().unwrap();
+        let job = Arc::new(Job::new(Caller::local(), spec, RingLimits::default()));
+        let record = Record {
+            owner: storing.store.own_name().to_owned(),
+            ..Record::new(&job, None, String::new())
+        };
+        storing.store.admit(&record).unwrap();
+        storing.keep(&job, record, None);
+        let print = |line: &'static str| {
+            let change = Change::Append(Stream::Stdout.into(), line.into());
+            job.record(vec![change], Instant::now());
+        };
+
+        print("stored\n");
+        while requests.store_next_output(&storing) {}
+        fault.fail_next_append_after(0);
+        print("not stored\n");
+        job.end(Outcome::Ended(Exit::Status(0)));
+        while requests.store_next_output(&storing) {}
+        requests.keep_records_once(&storing);
+
+        let opened = open(&disk.join(), &job.id, RingLimits::default(), log_limits);
+        let opened = opened.unwrap().expect("the job is stored");
+        let status = opened.job.status();
+        assert_eq!((status.total_lines, status.dropped_lines), (2, 1));
+        assert_eq!(status.phase, Phase::Ended(Outcome::Ended(Exit::Status(0))));
+    }
 }
