@@ -359,7 +359,7 @@ fn every_folder_describes_itself_and_its_mod_file_has_no_code() {
                     "mod ",
                     "pub mod ",
                     "#[doc(hidden)]",
-                    "#[cfg(feature",
+                    "#[cfg(",
                     "pub use ",
                     "pub(super) use ",
                     "pub(crate) use ",

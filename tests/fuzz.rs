@@ -1,8 +1,7 @@
 //! Fuzz targets for parsers of foreign bytes: the assembler of lines, the renderers, the parsing of
 //! arguments, frames of a host's follower, and files from a disk.
 //!
-//! `cargo test` plays the seeds in `fixtures/fuzz` and then a few seconds of random input. For a
-//! long hunt guided by coverage: `cargo bolero test --test fuzz assembler`.
+//! `cargo test` plays the seeds in `fixtures/fuzz` and then a few seconds of random input.
 
 use std::path::Path;
 use std::time::Duration;

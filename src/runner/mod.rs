@@ -31,6 +31,8 @@ mod foreign;
 mod owner;
 mod record;
 mod signal;
+#[cfg(test)]
+mod simulation;
 mod start;
 mod state;
 mod storing;

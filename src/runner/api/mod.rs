@@ -16,3 +16,5 @@ mod sweep;
 pub use runner::{Runner, Surroundings};
 pub use stats::Stats;
 pub use summary::Summary;
+#[cfg(test)]
+pub(crate) use sweep::sweep;

@@ -43,7 +43,7 @@ enum Over {
 }
 
 /// The follower of a host. Starts its task if it is new.
-pub(super) fn follower_of(shared: &Arc<Shared>, host: &HostRef) -> Arc<Follower> {
+pub(crate) fn follower_of(shared: &Arc<Shared>, host: &HostRef) -> Arc<Follower> {
     let (follower, is_new) = shared.followers.of(host);
     if is_new {
         shared.spawn_task(follow_host(

@@ -37,3 +37,5 @@ pub(crate) use launch::{repeat_start, start_on_host};
 pub(crate) use record::{follow_again, record_started};
 pub(crate) use session::{SshSessions, begin_following};
 pub(crate) use spool_calls::{fenced, install};
+#[cfg(test)]
+pub(crate) use {follow_host::follower_of, record::follow_new};

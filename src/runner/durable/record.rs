@@ -13,7 +13,7 @@ use crate::job::{FarEvent, Job, Positions};
 use crate::runner::record::{
     QueuedFarEnd, answer_queries, has_answering_terminal, record_queued_in_task,
 };
-use crate::runner::state::Shared;
+use crate::runner::state::{Follower, Shared};
 
 /// Maximum events of a job that wait for its recorder.
 const QUEUE: usize = 64;
@@ -30,10 +30,22 @@ pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: Star
         link,
         session,
     } = started;
+    follow_new(shared, job, &follower, session, Some(&link));
+}
+
+/// Follows and records a job that was just started: in `session`, if the host has added it to that one.
+/// `link` is the connection over which it was started.
+pub(crate) fn follow_new(
+    shared: &Arc<Shared>,
+    job: &Arc<Job>,
+    follower: &Follower,
+    session: Option<String>,
+    link: Option<&Arc<Link>>,
+) {
     let (events, receiver) = mpsc::channel(QUEUE);
     // The channel is empty, so there is room.
     events.try_send(FarEvent::Started).ok();
-    record_in_task(shared, job, receiver, Some(&link));
+    record_in_task(shared, job, receiver, link);
     follower.follow(job, Positions::default(), events, session);
 }
 
