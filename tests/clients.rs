@@ -362,7 +362,8 @@ impl Drop for Issuer {
 impl Issuer {
     fn start(sshd: &Sshd) -> Self {
         let mut process = program(sshd, "node");
-        process.arg("issuer.mjs").stdout(Stdio::piped()).stderr(Stdio::null());
+        process.arg("issuer.mjs").stdin(Stdio::piped());
+        process.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = process.spawn().unwrap();
         let stdout = process.stdout.take().unwrap();
         let mut issuer = Self {

@@ -249,7 +249,7 @@ impl Issuer {
             .current_dir(&clients)
             .arg("issuer.mjs")
             .env("REDIRECT_URI", redirect_uri)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
