@@ -226,7 +226,7 @@ impl World {
         self.processes[index] = Some(self.start_process());
     }
 
-    /// All readers read to the end of their jobs, and have seen what was promised.
+    /// All readers read to the end of their jobs, and have seen each line.
     async fn check_readers(&self) {
         for reader in &self.readers {
             self.check_reader(reader).await;

@@ -8,7 +8,7 @@ use crate::lock::lock;
 
 /// Spawns tasks that end with the runner.
 ///
-/// Weak, because each task holds what the runner shares: a strong reference would keep both for ever.
+/// Weak, because each task holds the runner's shared state: a strong reference would keep both for ever.
 #[derive(Clone)]
 pub(crate) struct Tasks(Weak<Mutex<JoinSet<()>>>);
 
