@@ -15,6 +15,7 @@
 //! - `storing`: the threads that store output and records.
 //! - `state`: what all tasks share: the registry, limits, errors.
 //! - `api`: the [`Runner`], which the library calls.
+//! - `simulation`, in tests only: the runner beside a simulated host, with faults that a seed decides.
 //!
 //! Only its recording task decides what is appended to a job's log; if the job is stored, the output
 //! thread applies it once it is stored. Readers wait on the log's `watch` channel and never talk to

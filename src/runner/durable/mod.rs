@@ -6,8 +6,8 @@
 //! sends the start order and repeats it until the host confirms it.
 //!
 //! For each host that has durable jobs, one task ([`follow_host`]) keeps one session: a channel on
-//! which the host's follower script sends the output of all of these jobs as frames. The task hands
-//! each frame to the job's queue. A recording task per job (`record.rs`) takes events from the queue
+//! which the host's follower script sends the output of all of these jobs as frames (`session.rs`). The
+//! task hands each frame to the job's queue (`frames.rs`). A recording task per job (`record.rs`) takes events from the queue
 //! and writes the log. The queue has a bound: a job whose store is slow stops the session of its
 //! host, and its output waits there in files.
 //!

@@ -36,11 +36,7 @@ impl Sessions for SimulatedSessions {
         start: &'a (dyn Fn() -> SessionStart + Send + Sync),
     ) -> BoxFuture<'a, Result<Option<Box<dyn Session>>, SpawnError>> {
         async move {
-            let failed = |why: &str| SpawnError::Spool {
-                host: host.name.clone(),
-                why: why.to_owned(),
-            };
-            let lease = self.pool.lease(host).await.map_err(|_| failed("no connection"))?;
+            let lease = self.pool.lease(host).await.map_err(|_| failed(host, "no connection"))?;
             let dice = self.dice.fork();
             if dice.once_in(30) {
                 // The connection does not answer.
@@ -50,7 +46,7 @@ impl Sessions for SimulatedSessions {
             let start = start();
             if dice.once_in(30) {
                 lease.note_refusal();
-                return Err(failed("no channel"));
+                return Err(failed(host, "no channel"));
             }
             Ok(Some(Box::new(SimulatedSession::new(
                 Arc::clone(&self.host),
@@ -64,14 +60,10 @@ impl Sessions for SimulatedSessions {
 
     fn install<'a>(&'a self, host: &'a HostRef) -> BoxFuture<'a, Result<(), SpawnError>> {
         async move {
-            let failed = |why: &str| SpawnError::Spool {
-                host: host.name.clone(),
-                why: why.to_owned(),
-            };
-            let lease = self.pool.lease(host).await.map_err(|_| failed("no connection"))?;
+            let lease = self.pool.lease(host).await.map_err(|_| failed(host, "no connection"))?;
             sleep(self.dice.millis(50)).await;
             if lease.connection().lost.is_cancelled() || self.dice.once_in(10) {
-                return Err(failed("not installed"));
+                return Err(failed(host, "not installed"));
             }
             self.host.install_scripts();
             Ok(())
@@ -81,6 +73,13 @@ impl Sessions for SimulatedSessions {
 
     fn pause_factor(&self) -> f64 {
         self.dice.factor()
+    }
+}
+
+fn failed(host: &HostRef, why: &str) -> SpawnError {
+    SpawnError::Spool {
+        host: host.name.clone(),
+        why: why.to_owned(),
     }
 }
 

@@ -12,6 +12,8 @@
 //! without storing it when nothing at all was stored for three seconds, so that a hung disk hides
 //! nothing. The output that is stored next begins with a checkpoint, which marks the gap.
 //!
+//! `Storing::start` starts these threads. `Storing::new` does not: the simulation makes their steps.
+//!
 //! Lock order: a job's writer, then its queue, then its log. Debug builds check it (`lock.rs`).
 
 mod storing;
