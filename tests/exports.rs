@@ -38,7 +38,7 @@ fn played(file: &Path) -> String {
 #[tokio::test]
 async fn a_recording_has_the_output_at_its_times_and_asciinema_plays_it() {
     let sshd = Sshd::start().await;
-    let command = "printf 'a\\303\\244\\n'; sleep 1; printf 'later\\n' >&2; sleep 0.5; exit 3";
+    let command = "printf 'a\\303\\244\\n'; sleep 3; printf 'later\\n' >&2; sleep 0.5; exit 3";
     let id = told(&sshjobs(
         &sshd,
         &["spawn", "--label", "demo", HOST, "--", command],

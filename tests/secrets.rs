@@ -162,6 +162,11 @@ async fn a_secret_that_is_written_to_a_terminal_is_hidden_in_its_echo() {
         json!({"host": "prod1", "command": command, "pty": true}),
     );
     let id = job["job_id"].as_str().unwrap();
+    // Before the prompt, the terminal would echo the secret in front of it.
+    agent.ok(
+        "tail",
+        json!({"job_id": id, "until": "Password: ", "wait_ms": 20_000}),
+    );
     let written = agent.ok(
         "write",
         json!({"job_id": id, "secret_name": "db", "newline": true, "wait_ms": 5000, "quiet_ms": 300}),
