@@ -12,6 +12,9 @@ use crate::job::Job;
 use crate::runner::state::Shared;
 
 const PERIOD: Duration = Duration::from_secs(1);
+/// Time after its end for which a job's newest output stays in memory, although it is stored. Most
+/// readers come within it.
+const KEPT_IN_MEMORY: Duration = Duration::from_secs(30);
 /// Maximum times per sweep that the largest job's output is halved to meet the total limit.
 const MOST_HALVINGS: usize = 64;
 
@@ -30,6 +33,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
             }
         }
         expire_finished(&shared);
+        release_stored_output(&shared);
         bound_output(&shared);
         shared.foreign_jobs.expire();
         shared.screens.expire();
@@ -61,6 +65,23 @@ fn expire_finished(shared: &Shared) {
             if !is_stored || !registry.evict_stored(&job.id) {
                 registry.bury(&job.id);
             }
+        }
+    }
+}
+
+fn release_stored_output(shared: &Shared) {
+    let Some(storing) = &shared.storing else { return };
+    let finished: Vec<Arc<Job>> = shared.registry().finished().cloned().collect();
+    release(&finished, |job| storing.has_all_of(job));
+}
+
+/// Frees the output of jobs that ended a while ago and that the store has. Later readers get it from
+/// there.
+fn release(finished: &[Arc<Job>], is_stored: impl Fn(&Job) -> bool) {
+    for job in finished {
+        let is_old = job.ended_for().is_some_and(|ended_for| ended_for >= KEPT_IN_MEMORY);
+        if is_old && footprint(job) > 0 && is_stored(job) {
+            job.trim(0);
         }
     }
 }
@@ -115,7 +136,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::job::{Caller, Change, Draft};
+    use crate::job::{Caller, Change, Draft, Exit, Outcome};
     use crate::output::{RingLimits, Stream};
 
     /// A job with this many lines of about 100 bytes.
@@ -133,6 +154,32 @@ mod tests {
 
     fn kept(job: &Job) -> usize {
         job.read_log(|log| log.ring().line_count())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn output_that_is_stored_leaves_memory_a_while_after_the_end() {
+        let [stored, unstored, running] = [job(1000), job(1000), job(1000)];
+        for job in [&stored, &unstored] {
+            job.end(Outcome::Ended(Exit::Status(0)));
+        }
+        let jobs = [&stored, &unstored, &running].map(Arc::clone);
+        let is_stored = |job: &Job| job.id != unstored.id;
+
+        release(&jobs, is_stored);
+        assert_eq!(
+            jobs.each_ref().map(|job| kept(job)),
+            [1000; 3],
+            "readers may still come"
+        );
+        tokio::time::sleep(KEPT_IN_MEMORY).await;
+        release(&jobs, is_stored);
+        assert_eq!(jobs.each_ref().map(|job| kept(job)), [0, 1000, 1000]);
+        assert_eq!(footprint(&stored), 0);
+        assert_eq!(
+            stored.status().total_lines,
+            1000,
+            "its lines keep their numbers"
+        );
     }
 
     #[tokio::test]
