@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-as-user test-clients test-page test-cluster torture simulation test-containers test-packages test-in-all-containers tests-in-containers \
-	tests-of-packages dist reproduce site picture screenshots bench demo
+	tests-of-packages dist reproduce site picture screenshots bench fuzz demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -126,3 +126,7 @@ bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	fixtures/nats/with-nats cargo bench --features cluster --bench cluster
 	cargo bench --bench fleet
 	cargo bench --bench files
+
+fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightly toolchain
+	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
+	fuzz/hunt $(SECONDS)

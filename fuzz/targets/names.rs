@@ -1,0 +1,64 @@
+//! Short texts that people write: hosts, addresses, digests.
+
+use sshjobs::audit::Head;
+use sshjobs::files::Digest;
+use sshjobs::job::{fold, unfold, words};
+use sshjobs::remote::ServerAddress;
+use sshjobs::ssh::{Destination, Endpoint, matches};
+
+/// Whatever is accepted, and written again, means the same.
+pub fn names(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(endpoint) = Endpoint::parse(text, "localhost") {
+        assert_eq!(
+            Endpoint::parse(&endpoint.to_string(), "elsewhere").as_ref(),
+            Ok(&endpoint)
+        );
+    }
+    if let Ok(destination) = Destination::parse(text) {
+        assert!(
+            !destination.host.starts_with('-'),
+            "ssh would take it for an option"
+        );
+        destination.canonical_host();
+    }
+    if let Ok(digest) = text.parse::<Digest>() {
+        assert_eq!(digest.to_string().parse(), Ok(digest));
+    }
+    if let Ok(head) = text.parse::<Head>() {
+        assert_eq!(head.to_string().parse(), Ok(head));
+    }
+    text.parse::<ServerAddress>().ok();
+    if let Some((pattern, name)) = text.split_once('\n') {
+        matches(pattern, name);
+    }
+    hosts(text);
+}
+
+/// Ranges of hosts.
+fn hosts(list: &str) {
+    for word in words(list) {
+        let Ok(hosts) = unfold(word) else {
+            continue;
+        };
+        assert!(hosts.len() <= 10_000, "{word}");
+        // As long as no name has a bracket or a comma of its own.
+        if hosts.len() < 100 && !hosts.iter().any(|host| host.contains(['[', ']', ','])) {
+            let folded = fold(hosts.iter().map(String::as_str));
+            let again = words(&folded).flat_map(|word| unfold(word).expect("written by fold"));
+            let sorted = |hosts: Vec<String>| {
+                let mut hosts = hosts;
+                hosts.sort_unstable();
+                hosts.dedup();
+                hosts
+            };
+            assert_eq!(
+                sorted(again.collect()),
+                sorted(hosts),
+                "{word} became {folded}"
+            );
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Host keys, secrets and rules.
+
+use std::path::Path;
+
+use sshjobs::policy::{
+    CommandSource, Endpoint, Identity, Machine, Policy, Request, Role, Verb, WeekMinute,
+};
+use sshjobs::scrub::{HiddenSecret, Scrubber};
+use sshjobs::ssh::{HostName, KnownHosts, Verdict};
+
+/// Files of known host keys.
+pub fn known_hosts(bytes: &[u8]) {
+    const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+    let key = russh::keys::parse_public_key_base64(KEY).unwrap();
+    let mut known = KnownHosts::default();
+    let text = String::from_utf8_lossy(bytes);
+    known.add(Path::new("known_hosts"), &text);
+    for host in [
+        HostName::new("web1", 22),
+        HostName::new("10.0.0.1", 2222),
+        HostName::alias("WEB"),
+    ] {
+        let verdict = known.verdict(&host, &key);
+        known.key_types(&host);
+        known.has_authority(&host);
+        // Nothing but the key itself can make it known or revoked.
+        if !text.contains(KEY) {
+            assert!(
+                matches!(verdict, Verdict::Unknown | Verdict::Changed { .. }),
+                "{verdict:?}"
+            );
+        }
+    }
+}
+
+/// Output that may contain a secret, in any form.
+pub fn secrets(bytes: &[u8]) {
+    const SECRET: &str = "hunter2 & 'so' on";
+    let scrubbed = |piece: usize| {
+        let mut scrubber = Scrubber::default();
+        scrubber.hide(HiddenSecret::new("db", SECRET.into()));
+        let mut shown = Vec::new();
+        for piece in bytes.chunks(piece) {
+            shown.extend(scrubber.take(piece));
+        }
+        shown.extend(scrubber.finish());
+        shown
+    };
+    let whole = scrubbed(usize::MAX);
+    assert_eq!(whole, scrubbed(1), "pieces make no difference");
+    let is_shown = |text: &[u8]| text.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+    assert!(!is_shown(&whole), "the secret is shown");
+    if !is_shown(bytes) && bytes.len() < SECRET.len() {
+        assert_eq!(whole, bytes, "too short for the secret");
+    }
+}
+
+/// A policy, and decisions by it.
+pub fn policy(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let policy = match Policy::parse(text) {
+        Ok(policy) => policy,
+        Err(mistake) => {
+            assert!(!mistake.to_string().is_empty());
+            return;
+        }
+    };
+    let caller = Identity {
+        name: "ci".to_owned(),
+        role: Role::Run,
+        claims: Default::default(),
+    };
+    let endpoint = Endpoint {
+        machine: Machine::new(["web1"], 22, ["prod".to_owned()]),
+        users: vec!["deploy".to_owned()],
+        jumps: Vec::new(),
+    };
+    for verb in Verb::ALL {
+        for command in [
+            None,
+            Some(CommandSource::Free),
+            Some(CommandSource::Template("restart")),
+        ] {
+            policy.decide(&Request {
+                caller: &caller,
+                verb,
+                endpoint: Some(&endpoint),
+                command,
+                target: Some("uptime"),
+                minute: WeekMinute::default(),
+            });
+        }
+    }
+    for name in policy.template_names() {
+        let template = policy.template(name).expect("a template that it names");
+        template.accept(&[("unit".to_owned(), "nginx; reboot".to_owned())].into()).ok();
+    }
+}
