@@ -117,15 +117,8 @@ picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 	cargo build --locked
 	fixtures/picture target/debug/sshjobs
 
-bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
-	cargo bench --bench ring
-	cargo bench --bench side_by_side
-	cargo bench --bench starts
-	cargo bench --bench stored
-	cargo bench --bench server
-	fixtures/nats/with-nats cargo bench --features cluster --bench cluster
-	cargo bench --bench fleet
-	cargo bench --bench files
+bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Writes target/bench
+	fixtures/nats/with-nats cargo bench --locked --features cluster --bench sshjobs -- $(PARTS)
 
 fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightly toolchain
 	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz

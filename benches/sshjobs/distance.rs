@@ -5,12 +5,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Delay of a packet in each direction.
-const DELAY: Duration = Duration::from_millis(25);
-
-/// A port behind which the server is 50 ms of round trip away. (netem would be nearer to the truth,
-/// but not every kernel has it.)
-pub(crate) async fn far_away(port: u16) -> u16 {
+/// A port behind which the server is away by this delay in each direction. (netem would be nearer
+/// to the truth, but not every kernel has it.)
+pub(crate) async fn far_away(port: u16, delay: Duration) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let far = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -20,15 +17,15 @@ pub(crate) async fn far_away(port: u16) -> u16 {
             server.set_nodelay(true).unwrap();
             let ((from_us, to_us), (from_server, to_server)) =
                 (near.into_split(), server.into_split());
-            tokio::spawn(late(from_us, to_server));
-            tokio::spawn(late(from_server, to_us));
+            tokio::spawn(late(from_us, to_server, delay));
+            tokio::spawn(late(from_server, to_us, delay));
         }
     });
     far
 }
 
 /// Passes data on, each piece after the delay, whatever number is in transit.
-async fn late(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+async fn late(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration) {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Some((due, piece)) = receiver.recv().await {
@@ -41,7 +38,7 @@ async fn late(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     });
     let mut piece = vec![0; 64 << 10];
     while let Ok(count @ 1..) = from.read(&mut piece).await {
-        let due = tokio::time::Instant::now() + DELAY;
+        let due = tokio::time::Instant::now() + delay;
         if sender.send((due, piece[..count].to_vec())).is_err() {
             return;
         }

@@ -1,53 +1,14 @@
 //! The cost of storing, and of durable jobs: with the store beside without it, and beside `ssh` and
-//! `rg`, in the same run. `cargo bench --bench stored`; an argument selects: `latency`,
-//! `throughput`, `pages`, `durable`, `start`.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    clippy::too_many_arguments,
-    clippy::too_many_lines,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! `rg`.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::report::{Curve, Line, Report, cpu_seconds, median, millis, ratio};
+use crate::support::{HOST, Sshd};
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{JobsRequest, SearchRequest, Service, SpawnRequest, TailRequest, WriteRequest};
-use support::{HOST, Sshd};
-
-#[tokio::main]
-async fn main() {
-    // `cargo test` runs benches too; there is nothing to test here.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let wanted = |name: &str| only.as_deref().is_none_or(|only| name.contains(only));
-    println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
-    if wanted("latency") {
-        latency().await;
-    }
-    if wanted("throughput") {
-        throughput().await;
-    }
-    if wanted("pages") {
-        pages().await;
-    }
-    if wanted("durable") {
-        durable().await;
-    }
-    if wanted("start") {
-        start().await;
-    }
-}
 
 fn service(sshd: &Sshd, store: bool) -> Service {
     // Without a store, a reader gets every line only from a ring that holds them all.
@@ -69,23 +30,6 @@ fn service(sshd: &Sshd, store: bool) -> Service {
         ..Config::default()
     };
     Service::new(config, Access::Listed)
-}
-
-fn row(what: &str, ours: &str, peer: &str, ratio: f64, bar: &str) {
-    println!("| {what} | {ours} | {peer} | {ratio:.2} | {bar} |");
-}
-
-fn millis(duration: Duration) -> String {
-    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
-fn ratio(one: Duration, other: Duration) -> f64 {
-    one.as_secs_f64() / other.as_secs_f64()
 }
 
 /// Reads a job to its end. Returns the number of lines, evicted ones included: beside other programs
@@ -133,7 +77,7 @@ async fn many_lines(service: &Service, command: &str, durable: bool) -> Duration
     elapsed
 }
 
-async fn latency() {
+pub(crate) async fn latency(report: &mut Report) {
     let sshd = Sshd::start().await;
     let (with, without) = (service(&sshd, true), service(&sshd, false));
     let (mut stored, mut plain) = (Vec::new(), Vec::new());
@@ -142,7 +86,7 @@ async fn latency() {
         plain.push(one_job(&without, "true", false).await);
     }
     let (stored, plain) = (median(stored), median(plain));
-    row(
+    report.row(
         "spawn → exit seen, stored, against not",
         &millis(stored),
         &millis(plain),
@@ -153,7 +97,7 @@ async fn latency() {
 
 const LINES: u64 = 5_000_000;
 
-async fn throughput() {
+pub(crate) async fn throughput(report: &mut Report) {
     let sshd = Sshd::start().await;
     let (with, without) = (service(&sshd, true), service(&sshd, false));
     let command = format!("yes '{:.<79}' | head -n {LINES}", "a line of eighty bytes ");
@@ -178,14 +122,14 @@ async fn throughput() {
     let (stored, plain, ssh) = (median(stored), median(plain), median(ssh));
     let rate =
         |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
-    row(
+    report.row(
         "lines stored and read back, against ssh > /dev/null",
         &rate(stored),
         &rate(ssh),
         ratio(ssh, stored),
         "≥ 0.8",
     );
-    row(
+    report.row(
         "the same with the store off",
         &rate(plain),
         &rate(ssh),
@@ -193,73 +137,118 @@ async fn throughput() {
         "≥ 0.95",
     );
     let per_gb = |seconds: f64| format!("{:.2} s/GB", seconds / 3.0 / (LINES as f64 * 80.0 / 1e9));
-    row(
+    report.row(
         "CPU with the store, against without",
         &per_gb(cpu[0]),
         &per_gb(cpu[1]),
-        cpu[0] / cpu[1],
+        Some(cpu[0] / cpu[1]),
         "≤ 1.6",
     );
 }
 
-/// CPU time of this process so far.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
-    let ticks = fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap();
-    ticks / 100.0
+/// A page and a search, in ever more stored lines.
+pub(crate) async fn curve(report: &mut Report) {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, true);
+    let mut points = [Vec::new(), Vec::new(), Vec::new()];
+    for lines in [10_000, 100_000, 1_000_000, 10_000_000] {
+        let job = numbered_lines(&service, lines).await;
+        let mut pages = Vec::new();
+        for round in 0..200_u64 {
+            let cursor = (lines - 600) * round / 200;
+            let begun = Instant::now();
+            service.tail(TailRequest::new(&job, cursor, 0)).await.unwrap();
+            pages.push(begun.elapsed());
+        }
+        let search = search(&sshd, &service, &job, lines).await;
+        let times = [median(pages), search.ours, search.grep];
+        for (points, time) in points.iter_mut().zip(times) {
+            points.push((lines as f64, time.as_secs_f64() * 1e3));
+        }
+    }
+    let names = ["500 lines", "search", "rg -n"];
+    let curves = names.into_iter().zip(points).map(|(name, points)| Line {
+        name: name.to_owned(),
+        points,
+    });
+    report.curve(Curve {
+        name: "lines",
+        title: "A page and a search, in many stored lines",
+        x: "stored lines",
+        y: "ms",
+        lines: curves.collect(),
+    });
 }
 
-async fn pages() {
+/// A page of 10 million stored lines, and a search through them.
+pub(crate) async fn pages(report: &mut Report) {
     const MANY: u64 = 10_000_000;
     let sshd = Sshd::start().await;
     let service = service(&sshd, true);
-    let mut jobs = Vec::new();
-    for lines in [1000, MANY] {
-        let job = service
-            .spawn(SpawnRequest::new(
-                HOST,
-                format!("seq -f 'line %.0f of a long log that continues' {lines}"),
-            ))
-            .await;
-        let job = job.unwrap().job_id;
-        let request = serde_json::json!({"job_ids": [job], "wait_ms": 50_000});
-        while service
-            .wait(serde_json::from_value(request.clone()).unwrap())
-            .await
-            .unwrap()
-            .ended
-            == 0
-        {}
-        jobs.push(job);
-    }
+    let few = numbered_lines(&service, 1000).await;
+    let many = numbered_lines(&service, MANY).await;
     let (mut small, mut stored) = (Vec::new(), Vec::new());
     for round in 0..500_u64 {
         let begun = Instant::now();
-        service.tail(TailRequest::new(&jobs[0], 0, 0)).await.unwrap();
+        service.tail(TailRequest::new(&few, 0, 0)).await.unwrap();
         small.push(begun.elapsed());
         let begun = Instant::now();
         let cursor = 1_000_000 + round * 15_013;
-        let reply = service.tail(TailRequest::new(&jobs[1], cursor, 0)).await.unwrap();
+        let reply = service.tail(TailRequest::new(&many, cursor, 0)).await.unwrap();
         stored.push(begun.elapsed());
         assert_eq!(reply.first_line_no, Some(cursor + 1));
     }
     let (small, stored) = (median(small), median(stored));
-    row(
+    report.row(
         "500 lines from 10 M stored, against a ring of 1,000",
         &millis(stored),
         &millis(small),
         ratio(stored, small),
         "≤ 5",
     );
+    let search = search(&sshd, &service, &many, MANY).await;
+    report.row(
+        &format!("search through 10 M stored lines, against {GREP} -n"),
+        &millis(search.ours),
+        &millis(search.grep),
+        ratio(search.grep, search.ours),
+        "≥ 0.5",
+    );
+}
+
+/// The peer of our search.
+const GREP: &str = "rg";
+const NUMBERED: &str = "line %.0f of a long log that continues";
+
+/// A job that has printed this number of lines and has ended.
+async fn numbered_lines(service: &Service, lines: u64) -> String {
+    let command = format!("seq -f '{NUMBERED}' {lines}");
+    let job = service.spawn(SpawnRequest::new(HOST, command)).await.unwrap().job_id;
+    let request = serde_json::json!({"job_ids": [job], "wait_ms": 50_000});
+    while service
+        .wait(serde_json::from_value(request.clone()).unwrap())
+        .await
+        .unwrap()
+        .ended
+        == 0
+    {}
+    job
+}
+
+struct Searched {
+    ours: Duration,
+    grep: Duration,
+}
+
+/// The same search in a job's stored output, and by another program in a file.
+async fn search(sshd: &Sshd, service: &Service, job: &str, lines: u64) -> Searched {
+    const PATTERN: &str = "line [0-9]*99999 ";
     let begun = Instant::now();
     let (mut since, mut found) = (0, 0);
     loop {
-        let request = serde_json::json!({"job_id": jobs[1], "pattern": "line [0-9]*99999 ", "context": 0, "max_matches": 1000, "since_line_no": since});
-        let reply = service
-            .search(serde_json::from_value::<SearchRequest>(request).unwrap())
-            .await
-            .unwrap();
+        let request = serde_json::json!({"job_id": job, "pattern": PATTERN, "context": 0, "max_matches": 1000, "since_line_no": since});
+        let request = serde_json::from_value::<SearchRequest>(request).unwrap();
+        let reply = service.search(request).await.unwrap();
         found += reply.matches.len();
         since = reply.last_line_no;
         if !reply.has_more {
@@ -269,39 +258,18 @@ async fn pages() {
     let ours = begun.elapsed();
     let file = sshd.path("text");
     let text = std::fs::File::create(&file).unwrap();
-    let seq = [
-        "-f",
-        "line %.0f of a long log that continues",
-        &MANY.to_string(),
-    ]
-    .map(str::to_owned);
-    assert!(Command::new("seq").args(seq).stdout(text).status().unwrap().success());
-    let grep = if Command::new("rg").arg("--version").output().is_ok() {
-        "rg"
-    } else {
-        "grep"
-    };
+    let mut seq = Command::new("seq");
+    seq.args(["-f", NUMBERED, &lines.to_string()]).stdout(text);
+    assert!(seq.status().unwrap().success());
     let begun = Instant::now();
-    let output = Command::new(grep)
-        .args(["-n", "line [0-9]*99999 "])
-        .arg(&file)
-        .output()
-        .unwrap();
-    let peer = begun.elapsed();
-    assert_eq!(
-        output.stdout.iter().filter(|byte| **byte == b'\n').count(),
-        found
-    );
-    row(
-        &format!("search through 10 M stored lines, against {grep}"),
-        &millis(ours),
-        &millis(peer),
-        ratio(peer, ours),
-        "≥ 0.25",
-    );
+    let output = Command::new(GREP).args(["-n", PATTERN]).arg(&file).output().unwrap();
+    let grep = begun.elapsed();
+    let theirs = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(theirs, found);
+    Searched { ours, grep }
 }
 
-async fn durable() {
+pub(crate) async fn durable(report: &mut Report) {
     let sshd = Sshd::start().await;
     let service = Arc::new(service(&sshd, true));
     one_job(&service, "true", true).await;
@@ -319,7 +287,7 @@ async fn durable() {
         }
     }
     let (far, near) = (median(far), median(near));
-    row(
+    report.row(
         "spawn of a durable job, against an attached one",
         &millis(far),
         &millis(near),
@@ -351,11 +319,11 @@ async fn durable() {
         times.push(reply.1.saturating_sub(Duration::from_nanos(printed)));
     }
     let median = median(times);
-    row(
+    report.row(
         "a durable job's line reaches a waiting reader",
         &millis(median),
         "30 ms",
-        median.as_secs_f64() / 0.03,
+        Some(median.as_secs_f64() / 0.03),
         "≤ 1",
     );
     let command = format!("yes '{:.<79}' | head -n {LINES}", "a line of eighty bytes ");
@@ -365,7 +333,7 @@ async fn durable() {
     );
     let rate =
         |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
-    row(
+    report.row(
         "lines of a durable job, against an attached one",
         &rate(far),
         &rate(near),
@@ -376,7 +344,7 @@ async fn durable() {
 }
 
 /// The first answer of a process, with many stored jobs and with none.
-async fn start() {
+pub(crate) async fn start(report: &mut Report) {
     const JOBS: usize = 100_000;
     let sshd = Sshd::start().await;
     let service = service(&sshd, true);
@@ -406,7 +374,7 @@ async fn start() {
     let reply = service.jobs(request.clone()).await.unwrap();
     let of_many = begun.elapsed();
     assert_eq!(reply.total, JOBS / 100);
-    row(
+    report.row(
         "first answer with 100,000 stored jobs, against none",
         &millis(of_many),
         &millis(of_none),
@@ -420,11 +388,11 @@ async fn start() {
         times.push(begun.elapsed());
     }
     let median = median(times);
-    row(
+    report.row(
         "ssh_jobs with a filter over them",
         &millis(median),
         "20 ms",
-        median.as_secs_f64() / 0.02,
+        Some(median.as_secs_f64() / 0.02),
         "≤ 1",
     );
 }

@@ -1,73 +1,18 @@
-//! Three replicas over NATS beside one of them, beside a single server, and beside NATS alone. Prints a
-//! table of ratios; asserts nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! Three replicas over NATS beside one of them, beside a single server, and beside NATS alone.
 
 use std::time::{Duration, Instant};
 
+use crate::report::{Report, median, millis, ratio};
+use crate::support::Sshd;
+use crate::support::replicas::Cluster;
+use crate::support::server::{Caller, Server, token};
 use async_nats::jetstream;
 use async_nats::jetstream::message::PublishMessage;
 use serde_json::{Value, json};
 use sshjobs::testing::NatsServer;
-use support::Sshd;
-use support::replicas::Cluster;
-use support::server::{Caller, Server, token};
 
 /// Lease of the replicas, in seconds.
 const LEASE: u32 = 6;
-
-#[tokio::main]
-async fn main() {
-    // `cargo test` runs benches too; there is nothing to test here.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let wanted = |name: &str| only.as_deref().is_none_or(|only| name.contains(only));
-    println!("| what | cluster | peer | ratio | bar |\n|---|---|---|---|---|");
-    if wanted("calls") {
-        calls().await;
-    }
-    if wanted("output") {
-        output().await;
-    }
-    if wanted("takeover") {
-        takeover().await;
-    }
-    if wanted("hosts") {
-        hosts().await;
-    }
-    if wanted("jobs") {
-        jobs().await;
-    }
-}
-
-fn row(what: &str, ours: &str, peer: &str, ratio: Option<f64>, bar: &str) {
-    let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-    println!("| {what} | {ours} | {peer} | {ratio} | {bar} |");
-}
-
-fn shown(time: Duration) -> String {
-    format!("{:.2} ms", time.as_secs_f64() * 1e3)
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
-fn ratio(ours: Duration, peer: Duration) -> Option<f64> {
-    Some(ours.as_secs_f64() / peer.as_secs_f64())
-}
 
 /// The median time of a call.
 fn timed(count: usize, mut call: impl FnMut()) -> Duration {
@@ -103,7 +48,7 @@ fn holder(cluster: &Cluster, host: &str) -> usize {
     cluster.replicas.iter().position(is_holder).unwrap()
 }
 
-async fn calls() {
+pub(crate) async fn calls(report: &mut Report) {
     let cluster = Cluster::with_leases_of(LEASE, 3).await;
     let callers = cluster.callers("bench", &[]);
     let finished = job_id(&callers[0].ok("spawn", json!({"host": "h0", "command": "seq 20000"})));
@@ -122,10 +67,10 @@ async fn calls() {
         })
     };
     let (here, there) = (page(owner), page(other));
-    row(
+    report.row(
         "a page of 500 lines from another replica, against the owner, p50 of 200",
-        &shown(there),
-        &shown(here),
+        &millis(there),
+        &millis(here),
         ratio(there, here),
         "≤ 5",
     );
@@ -136,10 +81,10 @@ async fn calls() {
         })
     };
     let (here, there) = (spawn(owner), spawn(other));
-    row(
+    report.row(
         "spawn through another replica, against the owner, p50 of 50",
-        &shown(there),
-        &shown(here),
+        &millis(there),
+        &millis(here),
         ratio(there, here),
         "≤ 2",
     );
@@ -161,10 +106,10 @@ async fn calls() {
         median(times.collect())
     };
     let (here, there) = (line(owner), line(other));
-    row(
+    report.row(
         "a line, from the write to its stdin to a reader at another replica, against one at the owner, p50 of 100",
-        &shown(there),
-        &shown(here),
+        &millis(there),
+        &millis(here),
         ratio(there, here),
         "≤ 20 ms",
     );
@@ -192,7 +137,7 @@ fn print_much(callers: &[&Caller], servers: &[&Server]) -> (Duration, Duration) 
     (began.elapsed(), cpu().saturating_sub(before))
 }
 
-async fn output() {
+pub(crate) async fn output(report: &mut Report) {
     let megabytes = (OUTPUT_JOBS as u64 * OUTPUT_BYTES) as f64 / 1e6;
     let cluster = Cluster::with_leases_of(LEASE, 3).await;
     let callers = cluster.callers("bench", &[]);
@@ -211,14 +156,14 @@ async fn output() {
 
     let nats = publish_alone().await;
     let speed = |time: Duration| megabytes / time.as_secs_f64();
-    row(
+    report.row(
         "output printed on hosts and stored, against NATS alone with the same messages",
         &format!("{:.0} MB/s", speed(ours)),
         &format!("{:.0} MB/s", speed(nats)),
         Some(speed(ours) / speed(nats)),
         "≥ 0.5",
     );
-    row(
+    report.row(
         "the same against a single server with a state directory",
         &format!("{:.0} MB/s", speed(ours)),
         &format!("{:.0} MB/s", speed(single)),
@@ -226,7 +171,7 @@ async fn output() {
         "–",
     );
     let per_gigabyte = |cpu: Duration| cpu.as_secs_f64() / megabytes * 1e3;
-    row(
+    report.row(
         "processor time in our processes for a gigabyte of output, against a single server",
         &format!("{:.2} s", per_gigabyte(ours_cpu)),
         &format!("{:.2} s", per_gigabyte(single_cpu)),
@@ -266,7 +211,7 @@ async fn publish_alone() -> Duration {
     began.elapsed()
 }
 
-async fn takeover() {
+pub(crate) async fn takeover(report: &mut Report) {
     let mut times = Vec::new();
     for _ in 0..3 {
         let mut cluster = Cluster::with_leases_of(LEASE, 3).await;
@@ -295,7 +240,7 @@ async fn takeover() {
     }
     let longest = times.into_iter().max().unwrap();
     let lease = Duration::from_secs(LEASE.into());
-    row(
+    report.row(
         "from SIGKILL of a replica until its job's lines come again, the longest of 3, against the lease",
         &format!("{:.1} s", longest.as_secs_f64()),
         &format!("{LEASE} s"),
@@ -305,7 +250,7 @@ async fn takeover() {
 }
 
 /// The idle cost of a thousand hosts.
-async fn hosts() {
+pub(crate) async fn hosts(report: &mut Report) {
     const HOSTS: usize = 1000;
     const WATCHED: Duration = Duration::from_secs(30);
     // Connections of their own would send keepalives.
@@ -335,7 +280,7 @@ async fn hosts() {
     std::thread::sleep(Duration::from_secs(20));
     let held = watched();
     let of_a_core = |cpu: Duration| 100.0 * cpu.as_secs_f64() / WATCHED.as_secs_f64();
-    row(
+    report.row(
         "processor time of three idle replicas that hold 1000 hosts, against none",
         &format!("{:.2} % of a core", of_a_core(held)),
         &format!("{:.2} %", of_a_core(idle)),
@@ -345,7 +290,7 @@ async fn hosts() {
 }
 
 /// Memory with many running jobs.
-async fn jobs() {
+pub(crate) async fn jobs(report: &mut Report) {
     const JOBS: usize = 10_000;
     let cluster = Cluster::with_leases_of(LEASE, 3).await;
     let callers = cluster.callers("bench", &[]);
@@ -368,7 +313,7 @@ async fn jobs() {
         .iter()
         .map(|replica| format!("{} MB", replica.memory() / 1024))
         .collect();
-    row(
+    report.row(
         "10,000 running jobs on 100 hosts over three replicas: memory of each",
         &format!(
             "{}; started in {:.0} s",
@@ -382,9 +327,9 @@ async fn jobs() {
     let listed = timed(20, || {
         callers[0].ok("jobs", json!({"limit": 100}));
     });
-    row(
+    report.row(
         "a list of the newest 100 of them, p50 of 20",
-        &shown(listed),
+        &millis(listed),
         "–",
         None,
         "< 50 ms",

@@ -1,18 +1,4 @@
-//! Files and forwards beside sftp, scp, rsync and `ssh -L`. Prints tables; asserts nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
-
-#[path = "distance/mod.rs"]
-mod distance;
+//! Files and forwards beside sftp, scp, rsync and `ssh -L`.
 
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -22,10 +8,14 @@ use std::time::{Duration, Instant};
 
 use std::io::{Read, Write};
 
+use crate::distance;
+use crate::report::{Report, is_installed};
+use crate::support::{HOST, Namespace, Sshd};
 use sshjobs::jobs::{Become, BecomeMethod};
-use support::Sshd;
 
 const ROUNDS: usize = 3;
+/// Half of the round trip to the host that is far away.
+const DELAY: Duration = Duration::from_millis(25);
 /// Bytes of the large file.
 const LARGE: usize = 1 << 30;
 /// Bytes of the file for the host that is far away.
@@ -33,39 +23,9 @@ const FAR: usize = 512 << 20;
 /// Bytes through a forward.
 const FLOOD: usize = 512 << 20;
 
-#[tokio::main]
-async fn main() {
-    // `cargo test` runs benches too; there is nothing to test here.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let sshd = Sshd::start().await;
-    // With a word, only the part of that name: `cargo bench --bench files -- become`.
-    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    let is_wanted = |part: &str| wanted.is_empty() || wanted.iter().any(|word| word == part);
-    if is_wanted("one") {
-        one_file(&sshd);
-    }
-    if is_wanted("far") {
-        far_away(&sshd).await;
-    }
-    if is_wanted("many") {
-        many_files(&sshd);
-    }
-    if is_wanted("hosts") {
-        many_hosts().await;
-    }
-    if is_wanted("forward") {
-        forwards(&sshd);
-    }
-    if is_wanted("become") {
-        becoming(&sshd).await;
-    }
-}
-
 /// What another user costs, beside sudo by itself in the same shell. As root, which sudo asks for no
 /// password.
-async fn becoming(sshd: &Sshd) {
+pub(crate) async fn becoming(report: &mut Report, sshd: &Sshd) {
     let jobs = sshd.jobs();
     let root = Become::new("root", BecomeMethod::Sudo).unwrap();
     let becoming = jobs.becoming(Some(root));
@@ -78,7 +38,7 @@ async fn becoming(sshd: &Sshd) {
         ];
         for (index, (jobs, command)) in runs.into_iter().enumerate() {
             let began = Instant::now();
-            jobs.command(support::HOST, command).status().await.unwrap();
+            jobs.command(HOST, command).status().await.unwrap();
             let seconds = began.elapsed().as_secs_f64();
             // The first ones connect.
             if round > 4 {
@@ -87,18 +47,18 @@ async fn becoming(sshd: &Sshd) {
         }
     }
     let [plain, sudo, ours] = fastest.map(|seconds| seconds * 1000.0);
-    println!(
-        "\nAnother user (fastest of 55)\n\n| command | ms | added | added / sudo -n |\n|---|---|---|---|\n\
-         | true | {plain:.2} | | |\n| sudo -n true | {sudo:.2} | {:.2} | 1.00 |\n| become root, true | {ours:.2} | {:.2} | {:.2} |",
-        sudo - plain,
-        ours - plain,
-        (ours - plain) / (sudo - plain)
+    report.row(
+        "what another user adds to `true` (fastest of 55), against `sudo -n true`",
+        &format!("{:.2} ms", ours - plain),
+        &format!("{:.2} ms", sudo - plain),
+        Some((ours - plain) / (sudo - plain)),
+        "–",
     );
 }
 
 /// One file over a link with 50 ms of round trip, beside sftp over the same link.
-async fn far_away(sshd: &Sshd) {
-    let port = distance::far_away(sshd.port()).await;
+pub(crate) async fn far_away(report: &mut Report, sshd: &Sshd) {
+    let port = distance::far_away(sshd.port(), DELAY).await;
     let config = sshd.path("far-config");
     let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let own = format!("Port {}", sshd.port());
@@ -123,6 +83,7 @@ async fn far_away(sshd: &Sshd) {
     let sftp = format!("sftp -q -F {} -b - web1", config.display());
     let (local_word, far_word, back_word) = (local.display(), far.display(), back.display());
     table(
+        report,
         "512 MiB to a host 50 ms away",
         &[
             Peer {
@@ -138,6 +99,7 @@ async fn far_away(sshd: &Sshd) {
         ],
     );
     table(
+        report,
         "512 MiB from a host 50 ms away",
         &[
             Peer {
@@ -171,13 +133,13 @@ exec /usr/sbin/sshd -D -e -p "$1" -f "$2" -o "ListenAddress=127.0.0.1:$1" \
 
 /// 5 MB to a hundred hosts, beside parallel-scp and ansible where they are installed. The accounts
 /// take root.
-async fn many_hosts() {
+pub(crate) async fn many_hosts(report: &mut Report) {
     let sshd = Sshd::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::copy(sshd.path("id.pub"), path("authorized_keys")).unwrap();
-    let _host = support::Namespace::start(&sshd, ACCOUNTS, &[directory.path()]).await;
+    let _host = Namespace::start(&sshd, ACCOUNTS, &[directory.path()]).await;
 
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let settings = config.split_once('\n').unwrap().1;
@@ -219,15 +181,7 @@ async fn many_hosts() {
             target: Path::new(""),
         });
     }
-    table("5 MB to 100 hosts, 16 at a time", &peers);
-}
-
-fn is_installed(program: &str) -> bool {
-    Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    table(report, "5 MB to 100 hosts, 16 at a time", &peers);
 }
 
 /// Bytes that don't compress.
@@ -274,18 +228,19 @@ fn children_seconds() -> f64 {
     ticks / 100.0
 }
 
-/// The first peer is ours.
-fn table(title: &str, peers: &[Peer<'_>]) {
-    println!("\n{title}\n\n| tool | s | CPU s | time / ours | CPU / ours |\n|---|---|---|---|---|");
-    let mut ours = None;
-    for peer in peers {
-        let (seconds, cpu) = best(peer);
-        let (our_seconds, our_cpu) = *ours.get_or_insert((seconds, cpu));
-        println!(
-            "| {} | {seconds:.2} | {cpu:.2} | {:.2} | {:.2} |",
-            peer.name,
-            seconds / our_seconds,
-            cpu / our_cpu
+/// A row for each peer; the first is ours.
+fn table(report: &mut Report, title: &str, peers: &[Peer<'_>]) {
+    let (ours, others) = peers.split_first().unwrap();
+    let ours = best(ours);
+    let shown = |(seconds, cpu): (f64, f64)| format!("{seconds:.2} s, {cpu:.2} s of CPU");
+    for peer in others {
+        let theirs = best(peer);
+        report.row(
+            &format!("{title}: {}", peer.name),
+            &shown(ours),
+            &shown(theirs),
+            Some(ours.0 / theirs.0),
+            "–",
         );
     }
 }
@@ -300,7 +255,7 @@ fn ours(sshd: &Sshd) -> String {
     )
 }
 
-fn one_file(sshd: &Sshd) {
+pub(crate) fn one_file(report: &mut Report, sshd: &Sshd) {
     let (local, far, back) = (sshd.path("large"), sshd.path("far"), sshd.path("back"));
     let block: Vec<u8> = (0..1_u32 << 18)
         .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes())
@@ -313,6 +268,7 @@ fn one_file(sshd: &Sshd) {
     let (ours, config) = (ours(sshd), sshd.ssh_config());
     let sftp = format!("sftp -q -F {} -b - web1", config.display());
     table(
+        report,
         "One file of 1 GiB to the host (ours is verified by SHA-256)",
         &[
             Peer {
@@ -328,6 +284,7 @@ fn one_file(sshd: &Sshd) {
         ],
     );
     table(
+        report,
         "One file of 1 GiB from the host (ours is verified by SHA-256)",
         &[
             Peer {
@@ -347,7 +304,7 @@ fn one_file(sshd: &Sshd) {
     }
 }
 
-fn many_files(sshd: &Sshd) {
+pub(crate) fn many_files(report: &mut Report, sshd: &Sshd) {
     let (tree, far) = (sshd.path("tree"), sshd.path("far-tree"));
     for directory in 0..100 {
         let directory = tree.join(format!("d{directory}"));
@@ -359,6 +316,7 @@ fn many_files(sshd: &Sshd) {
     let (ours, config) = (ours(sshd), sshd.ssh_config().display().to_string());
     let (tree_word, far_word) = (tree.display(), far.display());
     table(
+        report,
         "10,000 files of 4 KiB to an empty directory",
         &[
             Peer {
@@ -394,7 +352,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn forwards(sshd: &Sshd) {
+pub(crate) fn forwards(report: &mut Report, sshd: &Sshd) {
     let echo = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = echo.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -419,9 +377,6 @@ fn forwards(sshd: &Sshd) {
             });
         }
     });
-    println!(
-        "\nOne forward\n\n| tool | MB/s | µs of an echo | throughput / ssh | latency / ssh |\n|---|---|---|---|---|"
-    );
     let (ours_port, ssh_port) = (free_port(), free_port());
     let config = sshd.ssh_config();
     let spec = |port: u16| format!("{port}:localhost:{target}");
@@ -434,18 +389,26 @@ fn forwards(sshd: &Sshd) {
         .args(["forward", "web1", "-L", &spec(ours_port)]);
     let _ssh = Forwarding(ssh.spawn().unwrap());
     let _forward = Forwarding(forward.stdout(Stdio::null()).spawn().unwrap());
-    let mut theirs = None;
-    for (name, port) in [("ssh -L", ssh_port), ("sshjobs forward -L", ours_port)] {
+    let [ssh, ours] = [ssh_port, ours_port].map(|port| {
         let rounds: Vec<_> = (0..ROUNDS).map(|_| (throughput(port), latency(port))).collect();
         let speed = rounds.iter().map(|round| round.0).fold(0.0, f64::max);
         let delay = rounds.iter().map(|round| round.1).fold(f64::MAX, f64::min);
-        let (their_speed, their_delay) = *theirs.get_or_insert((speed, delay));
-        println!(
-            "| {name} | {speed:.0} | {delay:.0} | {:.2} | {:.2} |",
-            speed / their_speed,
-            delay / their_delay
-        );
-    }
+        (speed, delay)
+    });
+    report.row(
+        "MB/s through a forward, against ssh -L",
+        &format!("{:.0} MB/s", ours.0),
+        &format!("{:.0} MB/s", ssh.0),
+        Some(ours.0 / ssh.0),
+        "–",
+    );
+    report.row(
+        "an echo through a forward, against ssh -L",
+        &format!("{:.0} µs", ours.1),
+        &format!("{:.0} µs", ssh.1),
+        Some(ours.1 / ssh.1),
+        "–",
+    );
 }
 
 fn connect(port: u16) -> TcpStream {

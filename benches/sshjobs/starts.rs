@@ -1,24 +1,15 @@
-//! The cost of many short jobs, beside asyncssh. Prints a table of ratios; asserts nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! The cost of many short jobs, beside asyncssh.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
+use crate::peers::{bare_connection, bare_job, one_job};
+use crate::report::{Curve, Line, Report, cpu_seconds, median};
+use crate::support::{HOST, Sshd};
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{RunRequest, Service, SpawnRequest};
-use support::{HOST, Sshd};
 use tokio::task::JoinSet;
 
 /// Short jobs, and how many of them run at the same time.
@@ -45,24 +36,93 @@ async def main():
 asyncio.run(main())
 "#;
 
-#[tokio::main]
-async fn main() {
-    // `cargo test` runs benches too; there is nothing to test here.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
+/// Short jobs alone, and beside 10,000 that run.
+pub(crate) async fn starts(report: &mut Report) {
     // Kept to the end: ext4 allocates new files slowly while many deleted ones are recent.
-    let _files = short_jobs(0).await;
-    short_jobs(LONG_JOBS).await;
+    let _files = short_jobs(report, 0).await;
+    short_jobs(report, LONG_JOBS).await;
 }
 
 /// Short jobs beside this number of running ones.
-async fn short_jobs(running: usize) -> Sshd {
+async fn short_jobs(report: &mut Report, running: usize) -> Sshd {
     let sshd = Sshd::with("MaxSessions 1000\nMaxStartups 500:30:1000").await;
     // The long jobs have connections of their own: sshd and russh walk over all channels of one at
     // each packet.
     sshd.alias([LONG_HOST]);
+    let service = Arc::new(service_for_many(&sshd));
+    spawn_long(&service, running).await;
+
+    let (cpu, start) = (cpu_seconds(), Instant::now());
+    run_short(&service).await;
+    let rate = SHORT_JOBS as f64 / start.elapsed().as_secs_f64();
+    let cpu_ms = (cpu_seconds() - cpu) * 1e3 / SHORT_JOBS as f64;
+    let peer = asyncssh(&sshd);
+
+    let what = format!(
+        "{AT_A_TIME} short jobs at a time, stored, beside {running} that run, against asyncssh"
+    );
+    let shown = peer.map_or_else(|| "not installed".to_owned(), |peer| format!("{peer:.0}/s"));
+    report.row(
+        &what,
+        &format!("{rate:.0}/s, {cpu_ms:.2} ms of CPU a job"),
+        &shown,
+        peer.map(|peer| rate / peer),
+        "≥ 1.2, ≤ 0.8 ms",
+    );
+    service.shutdown().await;
+    sshd
+}
+
+/// Spawn to exit of one job beside ever more that run, and beside a bare channel of the same server.
+pub(crate) async fn curve(report: &mut Report) {
+    let sshd = Sshd::with("MaxSessions 1000\nMaxStartups 500:30:1000").await;
+    sshd.alias([LONG_HOST]);
+    let service = Arc::new(service_for_many(&sshd));
+    let bare = bare_connection(&sshd).await;
+    let mut points = [Vec::new(), Vec::new(), Vec::new()];
+    let mut running = 0;
+    for jobs in [1, 10, 100, 1000, 10_000] {
+        spawn_long(&service, jobs - running).await;
+        running = jobs;
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..100 {
+            times[0].push(one_job(&service, "true").await);
+            times[1].push(bare_job(&bare, "true").await);
+        }
+        let [ours, theirs] = times.map(|times| median(times).as_secs_f64() * 1e3);
+        let x = jobs as f64;
+        let list = sshjobs::wire::JobsRequest {
+            limit: Some(20),
+            ..Default::default()
+        };
+        let began = Instant::now();
+        service.jobs(list).await.unwrap();
+        let listed = began.elapsed().as_secs_f64() * 1e3;
+        for (points, y) in points.iter_mut().zip([ours, theirs, listed]) {
+            points.push((x, y));
+        }
+    }
+    service.shutdown().await;
+    let names = [
+        "spawn → exit of sshjobs",
+        "a bare russh channel",
+        "a list of 20 jobs",
+    ];
+    let lines = names.into_iter().zip(points).map(|(name, points)| Line {
+        name: name.to_owned(),
+        points,
+    });
+    report.curve(Curve {
+        name: "jobs",
+        title: "One more job, and a list, beside many that run",
+        x: "running jobs",
+        y: "ms, p50 of 100",
+        lines: lines.collect(),
+    });
+}
+
+/// A service without limits on jobs, with a store.
+fn service_for_many(sshd: &Sshd) -> Service {
     let limits = Limits {
         max_jobs: usize::MAX,
         max_jobs_per_host: usize::MAX,
@@ -76,25 +136,7 @@ async fn short_jobs(running: usize) -> Sshd {
         limits,
         ..Config::default()
     };
-    let service = Arc::new(Service::new(config, Access::Listed));
-    spawn_long(&service, running).await;
-
-    let (cpu, start) = (cpu_seconds(), Instant::now());
-    run_short(&service).await;
-    let rate = SHORT_JOBS as f64 / start.elapsed().as_secs_f64();
-    let cpu_ms = (cpu_seconds() - cpu) * 1e3 / SHORT_JOBS as f64;
-    let peer = asyncssh(&sshd);
-
-    let what = format!(
-        "{AT_A_TIME} short jobs at a time, stored, beside {running} that run, against asyncssh"
-    );
-    let shown = peer.map_or_else(|| "not installed".to_owned(), |peer| format!("{peer:.0}/s"));
-    let ratio = peer.map_or_else(|| "–".to_owned(), |peer| format!("{:.2}", rate / peer));
-    println!(
-        "| {what} | {rate:.0}/s, {cpu_ms:.2} ms of CPU a job | {shown} | {ratio} | ≥ 1.2, ≤ 0.8 ms |"
-    );
-    service.shutdown().await;
-    sshd
+    Service::new(config, Access::Listed)
 }
 
 async fn spawn_long(service: &Arc<Service>, count: usize) {
@@ -135,12 +177,4 @@ fn asyncssh(sshd: &Sshd) -> Option<f64> {
         .output()
         .unwrap();
     String::from_utf8_lossy(&output.stdout).trim().parse().ok()
-}
-
-/// CPU time that this process has taken.
-fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-    // utime and stime, in the hundredths of a second that Linux counts in.
-    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
 }

@@ -1,16 +1,4 @@
 //! A server over HTTP beside the same on stdio, beside `ssh`, and beside itself without tokens.
-//! Prints a table of ratios; asserts nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,61 +6,14 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use crate::report::{Report, millis, percentile, ratio};
+use crate::support::command::command;
+use crate::support::server::{Caller, Server};
+use crate::support::{HOST, McpClient, Sshd};
 use serde_json::json;
-use support::command::command;
-use support::server::{Caller, Server};
-use support::{HOST, McpClient, Sshd};
-
-#[tokio::main]
-async fn main() {
-    // `cargo test` runs benches too; there is nothing to test here.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
-    }
-    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let wanted = |name: &str| only.as_deref().is_none_or(|only| name.contains(only));
-    println!("| what | over HTTP | peer | ratio | bar |\n|---|---|---|---|---|");
-    let sshd = Sshd::start().await;
-    if wanted("polls") {
-        polls(&sshd);
-    }
-    if wanted("page") {
-        page(&sshd);
-    }
-    if wanted("auth") {
-        auth(&sshd);
-    }
-    if wanted("raw") {
-        raw(&sshd);
-    }
-    if wanted("run") {
-        run(&sshd);
-    }
-    if wanted("idle") {
-        idle(&sshd);
-    }
-}
-
-fn row(what: &str, (ours, peer): (&str, &str), ratio: Option<f64>, bar: &str) {
-    let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-    println!("| {what} | {ours} | {peer} | {ratio} | {bar} |");
-}
-
-fn shown(duration: Duration) -> String {
-    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
-}
-
-fn percentile(times: &mut [Duration], percent: usize) -> Duration {
-    times.sort_unstable();
-    times[(times.len() - 1) * percent / 100]
-}
-
-fn ratio(ours: Duration, peer: Duration) -> Option<f64> {
-    Some(ours.as_secs_f64() / peer.as_secs_f64())
-}
 
 /// From writing a line to a job's stdin until each of those who wait for it has it.
-fn polls(sshd: &Sshd) {
+pub(crate) fn polls(report: &mut Report, sshd: &Sshd) {
     const ON_STDIO: usize = 120;
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "polls", &[]);
@@ -109,16 +50,18 @@ fn polls(sshd: &Sshd) {
     let on_stdio = polls_on_stdio(sshd, ON_STDIO);
     let few = over_http(ON_STDIO);
     let what = "a line to the last of 120 long polls, p99, against 120 on stdio";
-    row(
+    report.row(
         what,
-        (&shown(few), &shown(on_stdio)),
+        &millis(few),
+        &millis(on_stdio),
         ratio(few, on_stdio),
         "≤ 2",
     );
     let many = over_http(300);
-    row(
+    report.row(
         "the same with 300, a line a poll",
-        (&shown(many), &shown(on_stdio * 300 / 120)),
+        &millis(many),
+        &millis(on_stdio * 300 / 120),
         ratio(many, on_stdio * 300 / 120),
         "≤ 2",
     );
@@ -147,7 +90,7 @@ fn polls_on_stdio(sshd: &Sshd, count: usize) -> Duration {
 }
 
 /// A page of 500 lines, as the tool and as the verb.
-fn page(sshd: &Sshd) {
+pub(crate) fn page(report: &mut Report, sshd: &Sshd) {
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "page", &[]);
     let mut client = McpClient::start(&sshd.ssh_config());
@@ -173,22 +116,24 @@ fn page(sshd: &Sshd) {
     let tool = time(&mut || drop(caller.tool("ssh_tail", there.clone())));
     let request = json!({"name": "ssh_tail", "arguments": here});
     let on_stdio = time(&mut || drop(client.request("tools/call", request.clone())));
-    row(
+    report.row(
         "500 lines, POST /v1/tail, against ssh_tail on stdio, p50",
-        (&shown(over_http), &shown(on_stdio)),
+        &millis(over_http),
+        &millis(on_stdio),
         ratio(over_http, on_stdio),
         "≤ 2",
     );
-    row(
+    report.row(
         "500 lines, ssh_tail at /mcp, against it on stdio, p50",
-        (&shown(tool), &shown(on_stdio)),
+        &millis(tool),
+        &millis(on_stdio),
         ratio(tool, on_stdio),
         "≤ 2",
     );
 }
 
 /// A call with a token against one without.
-fn auth(sshd: &Sshd) {
+pub(crate) fn auth(report: &mut Report, sshd: &Sshd) {
     let (with, without) = (Server::start(sshd), Server::with(sshd, &["--no-auth"]));
     let callers = [
         with.caller(sshd, "auth", &[]),
@@ -209,16 +154,17 @@ fn auth(sshd: &Sshd) {
         }
     }
     let [with, without] = times.each_mut().map(|times| percentile(times, 50));
-    row(
+    report.row(
         "a call with a token, against one to a server without, p50",
-        (&shown(with), &shown(without)),
+        &millis(with),
+        &millis(without),
         ratio(with, without),
         "≤ 1.05",
     );
 }
 
 /// Bytes of a running job, against ssh's.
-fn raw(sshd: &Sshd) {
+pub(crate) fn raw(report: &mut Report, sshd: &Sshd) {
     const BYTES: usize = 500_000_000;
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "raw", &[]);
@@ -253,9 +199,10 @@ fn raw(sshd: &Sshd) {
     assert!(status.success());
     let speed = |time: Duration| format!("{:.0} MB/s", BYTES as f64 / time.as_secs_f64() / 1e6);
     let ratio = peer.as_secs_f64() / ours.as_secs_f64();
-    row(
+    report.row(
         "raw bytes of a running job, stored, against ssh > /dev/null",
-        (&speed(ours), &speed(peer)),
+        &speed(ours),
+        &speed(peer),
         Some(ratio),
         "≥ 0.7",
     );
@@ -263,7 +210,7 @@ fn raw(sshd: &Sshd) {
 
 /// `sshjobs --server SOCKET run web1 -- true`, process start and all, against ssh over a
 /// ControlMaster.
-fn run(sshd: &Sshd) {
+pub(crate) fn run(report: &mut Report, sshd: &Sshd) {
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "run", &[]);
     let socket = server.socket.display().to_string();
@@ -293,16 +240,17 @@ fn run(sshd: &Sshd) {
     }
     ssh(&["-O", "exit", HOST]).status().unwrap();
     let [ours, peer] = times.each_mut().map(|times| percentile(times, 50));
-    row(
+    report.row(
         "--server SOCKET run web1 -- true, against ssh over a ControlMaster, p50",
-        (&shown(ours), &shown(peer)),
+        &millis(ours),
+        &millis(peer),
         ratio(ours, peer),
         "≤ 0.5",
     );
 }
 
 /// The cost of idle clients.
-fn idle(sshd: &Sshd) {
+pub(crate) fn idle(report: &mut Report, sshd: &Sshd) {
     const CLIENTS: u64 = 1000;
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "idle", &[]);
@@ -324,21 +272,18 @@ fn idle(sshd: &Sshd) {
         .collect();
     std::thread::sleep(Duration::from_secs(1));
     let after = server.memory();
-    row(
+    let shown = |kibibytes: u64| format!("{:.1} MiB", kibibytes as f64 / 1024.0);
+    report.row(
         "RSS with 1000 idle clients, against before",
-        (
-            &format!("{:.1} MiB", after as f64 / 1024.0),
-            &format!("{:.1} MiB", before as f64 / 1024.0),
-        ),
+        &shown(after),
+        &shown(before),
         None,
         "–",
     );
-    row(
+    report.row(
         "memory of an idle client",
-        (
-            &format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64),
-            "–",
-        ),
+        &format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64),
+        "–",
         None,
         "–",
     );

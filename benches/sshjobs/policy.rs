@@ -1,30 +1,19 @@
 //! The cost of a decision of the policy, and of a start that is decided on and recorded, beside one
 //! without a policy in the same run.
-#![allow(
-    missing_docs,
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
 
 use std::fmt::Write;
 use std::hint::black_box;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use sshjobs::jobs::{Access, Config, Jobs, PolicyConfig};
 use sshjobs::policy::{
     Claims, CommandSource, Decision, Endpoint, Identity, Machine, Policy, Request, Role, Verb,
     WeekMinute,
 };
-use support::{HOST, Sshd};
+
+use crate::report::{Report, median, micros, millis, ratio, time_per_call};
+use crate::support::{HOST, Sshd};
 
 /// A policy of a team: many callers, each with hosts of its own, and a few rules that deny.
 fn policy(rules: usize) -> Policy {
@@ -49,9 +38,9 @@ fn rules(rules: usize) -> String {
     text
 }
 
-fn decide(c: &mut Criterion) {
-    let mut group = c.benchmark_group("decide");
-    for rules in [10, 100, 1000] {
+/// A decision, by ever more rules.
+pub(crate) fn decide(report: &mut Report) {
+    let times = [10, 100, 1000].map(|rules| {
         let policy = policy(rules);
         let caller = Identity {
             name: "team9-agent".to_owned(),
@@ -72,67 +61,70 @@ fn decide(c: &mut Criterion) {
             minute: WeekMinute::default(),
         };
         assert!(matches!(policy.decide(&request), Decision::Allowed(_)));
-        group.bench_function(BenchmarkId::new("rules", rules), |b| {
-            b.iter(|| policy.decide(black_box(&request)));
-        });
-    }
-    group.finish();
+        time_per_call(|| {
+            black_box(policy.decide(black_box(&request)));
+        })
+    });
+    report.row(
+        "a decision by 1,000 rules, against 10",
+        &micros(times[2]),
+        &micros(times[0]),
+        ratio(times[2], times[0]),
+        "≤ 100",
+    );
 }
 
 /// Starts of each kind, in turns.
 const STARTS: usize = 300;
 
-/// Spawns jobs with and without a policy and its log, in turns, and prints the ratios of the medians.
-fn starts(_: &mut Criterion) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let sshd = Sshd::start().await;
-        let disk = sshd.path("");
-        let kinds = [
-            ("without a policy", None),
-            ("with a policy", Some(None)),
-            (
-                "with a policy and a log in memory",
-                Some(Some(Path::new("/dev/shm"))),
-            ),
-            (
-                "with a policy and a log on the disk",
-                Some(Some(disk.as_path())),
-            ),
-        ];
-        let mut runs = Vec::new();
-        for (number, (name, policy)) in kinds.into_iter().enumerate() {
-            let file = policy.map(|log| write_policy(&sshd, number, log));
-            let config = Config {
-                ssh_config: Some(sshd.ssh_config()),
-                state_dir: Some(sshd.path(&format!("state{number}"))),
-                policy: PolicyConfig { file },
-                ..Config::default()
-            };
-            runs.push((name, Jobs::new(config, Access::Listed), Vec::new()));
+/// Spawns jobs with and without a policy and its log, in turns.
+pub(crate) async fn starts(report: &mut Report) {
+    let sshd = Sshd::start().await;
+    let disk = sshd.path("");
+    let kinds = [
+        ("without a policy", None),
+        ("with a policy", Some(None)),
+        (
+            "with a policy and a log in memory",
+            Some(Some(Path::new("/dev/shm"))),
+        ),
+        (
+            "with a policy and a log on the disk",
+            Some(Some(disk.as_path())),
+        ),
+    ];
+    let mut runs = Vec::new();
+    for (number, (name, policy)) in kinds.into_iter().enumerate() {
+        let file = policy.map(|log| write_policy(&sshd, number, log));
+        let config = Config {
+            ssh_config: Some(sshd.ssh_config()),
+            state_dir: Some(sshd.path(&format!("state{number}"))),
+            policy: PolicyConfig { file },
+            ..Config::default()
+        };
+        runs.push((name, Jobs::new(config, Access::Listed), Vec::new()));
+    }
+    for _ in 0..STARTS {
+        for (_, jobs, times) in &mut runs {
+            let began = Instant::now();
+            let job = jobs.command(HOST, "true").spawn().await.unwrap();
+            times.push(began.elapsed());
+            job.wait().await;
         }
-        for _ in 0..STARTS {
-            for (_, jobs, times) in &mut runs {
-                let began = Instant::now();
-                let job = jobs.command(HOST, "true").spawn().await.unwrap();
-                times.push(began.elapsed());
-                job.wait().await;
-            }
-        }
-        let medians: Vec<Duration> = runs
-            .iter_mut()
-            .map(|(_, _, times)| {
-                times.sort();
-                times[times.len() / 2]
-            })
-            .collect();
-        println!("| a start | p50 | ratio | bar |\n|---|---|---|---|");
-        for ((name, jobs, _), median) in runs.iter().zip(&medians) {
-            let ratio = median.as_secs_f64() / medians[0].as_secs_f64();
-            println!("| {name} | {median:.2?} | {ratio:.2} | ≤ 1.1 without fsync |");
-            jobs.shutdown().await;
-        }
-    });
+    }
+    let mut plain = None;
+    for (name, jobs, times) in runs {
+        let ours = median(times);
+        let plain = *plain.get_or_insert(ours);
+        report.row(
+            &format!("a start {name}, against one without a policy, p50"),
+            &millis(ours),
+            &millis(plain),
+            ratio(ours, plain),
+            "≤ 1.1 without fsync",
+        );
+        jobs.shutdown().await;
+    }
 }
 
 /// A policy of a hundred rules, the last of which allows everything here, perhaps with a log in a
@@ -150,6 +142,3 @@ fn write_policy(sshd: &Sshd, number: usize, log: Option<&Path>) -> std::path::Pa
     std::fs::write(&file, text).unwrap();
     file
 }
-
-criterion_group!(benches, decide, starts);
-criterion_main!(benches);

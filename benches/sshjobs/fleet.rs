@@ -1,24 +1,13 @@
-//! A command on a hundred names, and on a thousand, beside GNU parallel with ssh, pssh,
-//! parallel-ssh, pyinfra and ansible, as far as they are on PATH. Prints tables; asserts nothing.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    clippy::panic,
-    clippy::disallowed_methods,
-    clippy::cast_precision_loss,
-    reason = "a bench"
-)]
-
-#[path = "../tests/support/mod.rs"]
-mod support;
+//! A command on a hundred names, and on a thousand, beside GNU parallel with ssh, pssh, parallel-ssh,
+//! pyinfra and ansible, as far as they are on PATH.
 
 use std::fmt::Write;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use support::Sshd;
-use support::login_shell::sshd_with_login_shell;
+use crate::report::{Curve, Line, Report, is_installed};
+use crate::support::Sshd;
+use crate::support::login_shell::sshd_with_login_shell;
 
 const AT_A_TIME: &str = "64";
 const ROUNDS: usize = 3;
@@ -27,71 +16,135 @@ const MANY_STARTUPS: &str = "MaxStartups 1000:30:2000\n";
 /// A megabyte in lines of a hundred characters.
 const MEGABYTE: &str = "head -c 990000 /dev/zero | tr '\\0' x | fold -w 99";
 
-#[tokio::main]
-async fn main() {
-    // `cargo test` runs benches too; there is nothing to test here.
-    if !std::env::args().any(|argument| argument == "--bench") {
-        return;
+/// A tool: its name, its command line, and variables for it.
+struct Tool {
+    name: &'static str,
+    line: String,
+    env: &'static [(&'static str, &'static str)],
+}
+
+/// What a run took.
+struct Figures {
+    seconds: f64,
+    cpu_seconds: f64,
+    /// Of the largest process.
+    mebibytes: f64,
+}
+
+impl Figures {
+    fn shown(&self) -> String {
+        let Self {
+            seconds,
+            cpu_seconds,
+            mebibytes,
+        } = self;
+        format!("{seconds:.2} s, {cpu_seconds:.2} s of CPU, {mebibytes:.0} MiB")
     }
+}
+
+/// A command on a hundred names and on a thousand, from nothing and warm.
+pub(crate) async fn fleets(report: &mut Report) {
     let sshd = fleet(100).await;
-    table("uptime on 100 hosts, from nothing", &tools(&sshd, "uptime"));
-    table(
+    rows(
+        report,
+        "uptime on 100 hosts, from nothing",
+        &tools(&sshd, "uptime"),
+    );
+    rows(
+        report,
         "1 MB each on 100 hosts, from nothing",
         &tools(&sshd, MEGABYTE),
     );
     let server = serve(&sshd);
-    table(
+    rows(
+        report,
         "uptime on 100 hosts, warm (of sshjobs the client's memory)",
         &warm_tools(&sshd, "uptime"),
     );
-    table(
+    rows(
+        report,
         "1 MB each on 100 hosts, warm (of sshjobs the client's memory)",
         &warm_tools(&sshd, MEGABYTE),
     );
     drop(server);
     let sshd = sshd_with_login_shell("/bin/bash", 0.2, MANY_STARTUPS).await;
     configure(&sshd, 100);
-    table(
+    rows(
+        report,
         "uptime on 100 hosts whose login shell takes 200 ms, from nothing",
         &tools(&sshd, "uptime"),
     );
     let sshd = fleet(1000).await;
-    table(
+    rows(
+        report,
         "uptime on 1,000 hosts, from nothing",
         &tools(&sshd, "uptime"),
     );
 }
 
-/// A tool, its command line, and variables for it.
-type Tool = (
-    &'static str,
-    String,
-    &'static [(&'static str, &'static str)],
-);
-
-fn table(title: &str, tools: &[Tool]) {
-    println!("\n{title}; {AT_A_TIME} at a time\n");
-    println!("| tool | s | CPU s | MiB | time / ours | memory / ours |\n|---|---|---|---|---|---|");
-    let mut ours = None;
-    for (tool, line, env) in tools {
-        let program = line.split_whitespace().next().unwrap();
-        if !is_there(program) {
-            println!("| {tool} | not installed | | | | |");
-            continue;
+/// The time that `uptime` takes on ever more hosts, from nothing, with each tool.
+pub(crate) async fn curve(report: &mut Report) {
+    let mut lines: Vec<Line> = Vec::new();
+    for hosts in [1, 10, 100, 1000] {
+        let sshd = fleet(hosts).await;
+        for tool in &tools(&sshd, "uptime") {
+            // The slow ones take minutes on a thousand, and a line of two points is enough to see it.
+            if hosts == 1000 && tool.name.starts_with("ansible") {
+                continue;
+            }
+            let Some(figures) = best_of(tool, 1) else {
+                continue;
+            };
+            let point = (f64::from(hosts), figures.seconds);
+            match lines.iter_mut().find(|line| line.name == tool.name) {
+                Some(line) => line.points.push(point),
+                None => lines.push(Line {
+                    name: tool.name.to_owned(),
+                    points: vec![point],
+                }),
+            }
         }
-        let rounds: Vec<_> = (0..ROUNDS).filter_map(|_| timed(line, env)).collect();
-        let Some(best) = rounds.iter().min_by(|a, b| a.0.total_cmp(&b.0)).copied() else {
-            println!("| {tool} | failed | | | | |");
-            continue;
-        };
-        let (seconds, cpu, memory) = best;
-        let (of_seconds, of_memory) = *ours.get_or_insert((seconds, memory));
-        println!(
-            "| {tool} | {seconds:.2} | {cpu:.2} | {memory:.0} | {:.1} | {:.1} |",
-            seconds / of_seconds,
-            memory / of_memory
-        );
     }
+    report.curve(Curve {
+        name: "hosts",
+        title: "`uptime` on many hosts, 64 at a time, from nothing",
+        x: "hosts",
+        y: "seconds",
+        lines,
+    });
+}
+
+/// A row for each tool; the first is ours.
+fn rows(report: &mut Report, title: &str, tools: &[Tool]) {
+    let (ours, others) = tools.split_first().unwrap();
+    let ours = best_of(ours, ROUNDS).expect("sshjobs runs");
+    for tool in others {
+        let what = format!("{title}: {}", tool.name);
+        match best_of(tool, ROUNDS) {
+            Some(theirs) => report.row(
+                &what,
+                &ours.shown(),
+                &theirs.shown(),
+                Some(ours.seconds / theirs.seconds),
+                if tool.name.starts_with("parallel-ssh") {
+                    "≤ 0.67"
+                } else {
+                    "–"
+                },
+            ),
+            None => report.row(&what, &ours.shown(), "not installed, or failed", None, "–"),
+        }
+    }
+}
+
+/// The fastest round; none when the tool is not there or fails.
+fn best_of(tool: &Tool, rounds: usize) -> Option<Figures> {
+    let program = tool.line.split_whitespace().next().unwrap();
+    if !is_installed(program) {
+        return None;
+    }
+    let rounds = (0..rounds).filter_map(|_| timed(&tool.line, tool.env));
+    rounds.min_by(|one, other| one.seconds.total_cmp(&other.seconds))
 }
 
 /// A server whose connections stay open. Killed when dropped.
@@ -123,14 +176,14 @@ fn serve(sshd: &Sshd) -> Serving {
 }
 
 /// A server with this number of names.
-async fn fleet(hosts: usize) -> Sshd {
+async fn fleet(hosts: u32) -> Sshd {
     let sshd = Sshd::with(MANY_STARTUPS).await;
     configure(&sshd, hosts);
     sshd
 }
 
 /// The names, for ssh, and as the inventories that the others want.
-fn configure(sshd: &Sshd, hosts: usize) {
+fn configure(sshd: &Sshd, hosts: u32) {
     let names: Vec<String> = (1..=hosts).map(|n| format!("web{n}")).collect();
     let (dir, user) = (sshd.path("").display().to_string(), "root");
     let mut config = format!("Host {}\n", names.join(" "));
@@ -186,42 +239,42 @@ fn tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
     let (config, port) = (format!("{dir}/ssh_config"), sshd.port());
     let (sshjobs, command) = (env!("CARGO_BIN_EXE_sshjobs"), quoted(command));
     vec![
-        (
-            "sshjobs",
-            format!(
+        Tool {
+            name: "sshjobs",
+            line: format!(
                 "{sshjobs} --ssh-config {config} --state-dir {dir}/state run -j {AT_A_TIME} @{dir}/hosts -- {command}"
             ),
-            &[],
-        ),
-        (
-            "GNU parallel + ssh",
-            format!(
+            env: &[],
+        },
+        Tool {
+            name: "GNU parallel + ssh",
+            line: format!(
                 "parallel -q -j {AT_A_TIME} --tag -a {dir}/hosts ssh -F {config} {{}} {command}"
             ),
-            &[],
-        ),
-        (
-            "pssh",
-            format!("pssh -p {AT_A_TIME} -i -t 0 -x '-F {config}' -h {dir}/hosts {command}"),
-            &[],
-        ),
-        (
-            "parallel-ssh (library)",
-            format!("python3 {dir}/parallel_ssh.py {dir}/hosts {port} {dir}/id {command}"),
-            &[],
-        ),
-        (
-            "pyinfra",
-            format!(
+            env: &[],
+        },
+        Tool {
+            name: "pssh",
+            line: format!("pssh -p {AT_A_TIME} -i -t 0 -x '-F {config}' -h {dir}/hosts {command}"),
+            env: &[],
+        },
+        Tool {
+            name: "parallel-ssh (library)",
+            line: format!("python3 {dir}/parallel_ssh.py {dir}/hosts {port} {dir}/id {command}"),
+            env: &[],
+        },
+        Tool {
+            name: "pyinfra",
+            line: format!(
                 "pyinfra -y --parallel {AT_A_TIME} {dir}/pyinfra_inventory.py exec -- {command}"
             ),
-            &[],
-        ),
-        (
-            "ansible -m raw",
-            format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {command}"),
-            COLD,
-        ),
+            env: &[],
+        },
+        Tool {
+            name: "ansible -m raw",
+            line: format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {command}"),
+            env: COLD,
+        },
     ]
 }
 
@@ -231,38 +284,30 @@ fn warm_tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
     let (config, sshjobs) = (format!("{dir}/ssh_config"), env!("CARGO_BIN_EXE_sshjobs"));
     let master = format!("-o ControlMaster=auto -o ControlPersist=60 -o ControlPath={dir}/%n");
     vec![
-        (
-            "sshjobs --server",
-            format!("{sshjobs} --server {dir}/socket run -j {AT_A_TIME} @{dir}/hosts -- {command}"),
-            &[],
-        ),
-        (
-            "GNU parallel + ssh with ControlPersist",
-            format!(
+        Tool {
+            name: "sshjobs --server",
+            line: format!(
+                "{sshjobs} --server {dir}/socket run -j {AT_A_TIME} @{dir}/hosts -- {command}"
+            ),
+            env: &[],
+        },
+        Tool {
+            name: "GNU parallel + ssh with ControlPersist",
+            line: format!(
                 "parallel -q -j {AT_A_TIME} --tag -a {dir}/hosts ssh -F {config} {master} {{}} {command}"
             ),
-            &[],
-        ),
-        (
-            "ansible -m raw with ControlPersist",
-            format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {command}"),
-            WARM,
-        ),
+            env: &[],
+        },
+        Tool {
+            name: "ansible -m raw with ControlPersist",
+            line: format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {command}"),
+            env: WARM,
+        },
     ]
 }
 
-fn is_there(program: &str) -> bool {
-    Path::new(program).is_absolute()
-        || Command::new("sh")
-            .args(["-c", &format!("command -v {program}")])
-            .stdout(Stdio::null())
-            .status()
-            .unwrap()
-            .success()
-}
-
-/// Wall-clock seconds, CPU seconds and mebibytes of the largest process; none when it fails.
-fn timed(line: &str, env: &[(&str, &str)]) -> Option<(f64, f64, f64)> {
+/// Runs a command line; none when it fails.
+fn timed(line: &str, env: &[(&str, &str)]) -> Option<Figures> {
     let output = Command::new("/usr/bin/time")
         .args([
             "-f",
@@ -278,8 +323,9 @@ fn timed(line: &str, env: &[(&str, &str)]) -> Option<(f64, f64, f64)> {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let told = told.lines().find_map(|line| line.strip_prefix("@ "))?.to_owned();
     let numbers: Vec<f64> = told.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    output
-        .status
-        .success()
-        .then(|| (numbers[0], numbers[1] + numbers[2], numbers[3] / 1024.0))
+    output.status.success().then(|| Figures {
+        seconds: numbers[0],
+        cpu_seconds: numbers[1] + numbers[2],
+        mebibytes: numbers[3] / 1024.0,
+    })
 }

@@ -1,0 +1,91 @@
+//! Memory: of many jobs at a time, and after many jobs.
+
+use std::time::Instant;
+
+use sshjobs::jobs::Limits;
+use sshjobs::wire::{JobState, JobsRequest, SpawnRequest};
+
+use crate::peers::{one_job, service};
+use crate::report::Report;
+use crate::support::{HOST, Sshd};
+
+/// A thousand live jobs on one host, and the cost of an idle one here.
+pub(crate) async fn thousand_jobs(report: &mut Report) {
+    const JOBS: usize = 1000;
+    let sshd = Sshd::with("MaxStartups 500:30:1000").await;
+    let service = service(&sshd, Limits::default());
+    one_job(&service, "true").await;
+    let before = rss();
+    let start = Instant::now();
+    for _ in 0..JOBS {
+        service.spawn(SpawnRequest::new(HOST, "sleep 1000")).await.unwrap();
+    }
+    let took = start.elapsed();
+    let each = (rss() - before) / JOBS as f64;
+    let running = service
+        .jobs(JobsRequest {
+            state: Some(JobState::Running),
+            ..JobsRequest::default()
+        })
+        .await
+        .unwrap()
+        .total;
+    report.row(
+        "live jobs on one host",
+        &format!("{running} in {:.1} s", took.as_secs_f64()),
+        "–",
+        None,
+        "1000",
+    );
+    report.row(
+        "memory of an idle job, connections included",
+        &format!("{:.1} KiB", each / 1024.0),
+        "–",
+        None,
+        "≤ 32 KiB",
+    );
+    let start = Instant::now();
+    service.shutdown().await;
+    report.row(
+        "ending all of them",
+        &format!("{:.1} s", start.elapsed().as_secs_f64()),
+        "–",
+        None,
+        "–",
+    );
+}
+
+/// Jobs that come and go: memory must not grow.
+pub(crate) async fn soak(report: &mut Report) {
+    let sshd = Sshd::start().await;
+    let service = service(
+        &sshd,
+        Limits {
+            max_finished: 50,
+            ..Limits::default()
+        },
+    );
+    let batch = async || {
+        for _ in 0..1500 {
+            one_job(&service, "seq 1 2000").await;
+        }
+        rss()
+    };
+    let (first, _, last) = (batch().await, batch().await, batch().await);
+    let shown = |bytes: f64| format!("{:.1} MiB", bytes / 1048576.0);
+    report.row(
+        "RSS after 4500 jobs against after 1500",
+        &shown(last),
+        &shown(first),
+        Some(last / first),
+        "flat",
+    );
+    service.shutdown().await;
+}
+
+/// This process's resident memory in bytes.
+fn rss() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0
+}
