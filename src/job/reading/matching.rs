@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::Look;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -131,21 +133,20 @@ impl<const N: usize> Matching<N> {
         let began = Instant::now();
         let given_up = Arc::new(AtomicBool::new(false));
         let _give_up = GiveUp(Arc::clone(&given_up));
-        // A clone has caches of its own, so that threads don't contend for them.
-        let patterns = self.patterns.clone();
-        let longest = self.longest;
+        let sieves: Vec<Sieve> = self
+            .patterns
+            .iter()
+            .flatten()
+            .map(|pattern| Sieve::new(pattern, self.longest))
+            .collect();
         let deadline = began + self.time;
         let sifting = tokio::task::spawn_blocking(move || {
             let _place = place;
             sift(&mut |lines| {
                 let is_in_time = !given_up.load(Relaxed) && Instant::now() < deadline;
                 is_in_time
-                    && std::str::from_utf8(lines).is_ok_and(|lines| {
-                        lines.lines().all(|line: &str| {
-                            line.len() <= longest
-                                && !patterns.iter().flatten().any(|pattern| pattern.is_match(line))
-                        })
-                    })
+                    && std::str::from_utf8(lines)
+                        .is_ok_and(|lines| sieves.iter().all(|sieve| sieve.has_no_match(lines)))
             })
         });
         // Without a timeout: after the deadline each piece may have a match, so `sift` ends soon.
@@ -161,6 +162,53 @@ impl<const N: usize> Matching<N> {
     }
 }
 
+/// Finds texts in which no line matches a pattern.
+struct Sieve {
+    pattern: Regex,
+    /// The longest line to match.
+    longest: usize,
+    /// Matches in each text that has a line which matches, and perhaps in others. One search
+    /// through many lines is several times faster than one for each.
+    of_many_lines: Option<Regex>,
+}
+
+impl Sieve {
+    fn new(pattern: &Regex, longest: usize) -> Self {
+        // A big pattern is matched only in short texts.
+        let of_many_lines = if longest == usize::MAX {
+            multi_line(pattern.as_str())
+        } else {
+            None
+        };
+        Self {
+            // A clone has caches of its own, so that threads don't contend for them.
+            pattern: pattern.clone(),
+            longest,
+            of_many_lines,
+        }
+    }
+
+    /// Whether no line matches. The text must be printable ASCII.
+    fn has_no_match(&self, text: &str) -> bool {
+        if self.of_many_lines.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+            return true;
+        }
+        text.lines()
+            .all(|line| line.len() <= self.longest && !self.pattern.is_match(line))
+    }
+}
+
+/// The pattern with `^` and `$` at each line. `None` if it asks for the start or end of the text in
+/// another way, such as with `\A`, because a line in the middle has neither.
+fn multi_line(pattern: &str) -> Option<Regex> {
+    let parsed = ParserBuilder::new().multi_line(true).build().parse(pattern).ok()?;
+    let asserts = parsed.properties().look_set();
+    if asserts.contains(Look::Start) || asserts.contains(Look::End) {
+        return None;
+    }
+    RegexBuilder::new(pattern).multi_line(true).build().ok()
+}
+
 /// On drop, stops a thread whose result is no longer needed.
 struct GiveUp(Arc<AtomicBool>);
 
@@ -172,7 +220,35 @@ impl Drop for GiveUp {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn many_lines_are_sifted_as_one_by_one(
+            pattern in r"(\^|\\A|\\b|\(\?-m\)|\(\?R\)|\(\?s\))?(a|b|\.|\\s|\[\^a\]|a\+|b\*|\(a\|b\)|\^|\\B){0,4}(\$|\\z|\\b)?",
+            lines in prop::collection::vec("[ab ]{0,4}", 0..6),
+            is_ended in any::<bool>(),
+        ) {
+            let pattern = Regex::new(&pattern).unwrap();
+            let end = if is_ended { "\n" } else { "" };
+            let text = lines.join("\n") + end;
+            let expected = !text.lines().any(|line| pattern.is_match(line));
+            let sieve = Sieve::new(&pattern, usize::MAX);
+            prop_assert_eq!(sieve.has_no_match(&text), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_pattern_without_ends_of_the_text_searches_many_lines_at_once() {
+        for pattern in ["error [0-9]+$", "^a", r"\bfail\b", "(?i)x"] {
+            assert!(multi_line(pattern).is_some(), "{pattern}");
+        }
+        for pattern in [r"\Aa", r"a\z", "(?-m)^a"] {
+            assert!(multi_line(pattern).is_none(), "{pattern}");
+        }
+    }
 
     #[tokio::test]
     async fn a_pattern_that_costs_too_much_is_given_up_in_time() {
