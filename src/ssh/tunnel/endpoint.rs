@@ -37,7 +37,8 @@ impl Endpoint {
     pub fn parse(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
         let bad = || BadEndpoint(text.to_owned());
         if text.starts_with('/') {
-            return Ok(Self::Unix(text.to_owned()));
+            let can_be_path = !text.contains('\0');
+            return can_be_path.then(|| Self::Unix(text.to_owned())).ok_or_else(bad);
         }
         let (host, port) = text.rsplit_once(':').unwrap_or((default_host, text));
         let port = port.parse().map_err(|_| bad())?;
@@ -46,7 +47,12 @@ impl Endpoint {
         if bare.is_none() && host.contains(':') {
             return Err(bad());
         }
-        Ok(Self::tcp(bare.unwrap_or(host), port))
+        let host = bare.unwrap_or(host);
+        // A host with a slash would be shown as the path of a socket.
+        if host.contains(|c: char| c.is_control() || c.is_whitespace() || "/[]".contains(c)) {
+            return Err(bad());
+        }
+        Ok(Self::tcp(host, port))
     }
 
     /// Whether only processes of the same machine can connect to it, if it listens there.
@@ -84,7 +90,18 @@ mod tests {
             Endpoint::parse("80", "localhost"),
             Ok(Endpoint::tcp("localhost", 80))
         );
-        for text in ["::1:80", "web1:http", "web1:70000", "", "relative/socket"] {
+        for text in [
+            "::1:80",
+            "web1:http",
+            "web1:70000",
+            "",
+            "relative/socket",
+            "relative/socket:80",
+            "[/run/app.sock]:80",
+            "[[::1]]:80",
+            "web 1:80",
+            "/run/\0app.sock",
+        ] {
             assert!(Endpoint::parse(text, "localhost").is_err(), "{text}");
         }
     }
