@@ -16,8 +16,10 @@
 //!
 //! Lock order: a job's writer, then its queue, then its log. Debug builds check it (`lock.rs`).
 
+mod requests;
 mod storing;
+mod threads;
 
 #[cfg(test)]
-pub(crate) use storing::Requests;
+pub(crate) use requests::Requests;
 pub(crate) use storing::{FLUSH_TO_END, FLUSH_TO_READ, Registration, Storing};

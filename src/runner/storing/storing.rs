@@ -1,12 +1,11 @@
-//! The threads that store output and records, and the queue between jobs and threads. A
-//! line is shown once it is stored; a hung disk delays it by at most three seconds.
+//! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored; a
+//! hung disk delays it by at most three seconds.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, Weak};
-use std::thread;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -14,6 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::requests::{Requests, Task};
 use crate::blocking::run_blocking;
 use crate::job::{Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, wall_now};
 use crate::lock::lock;
@@ -49,17 +49,6 @@ pub(crate) struct Storing {
     _is_here: [Sender<()>; 2],
 }
 
-/// Receivers of the requests to a [`Storing`], and of its end.
-pub(crate) struct Requests {
-    /// Jobs with output to store.
-    called: Receiver<JobId>,
-    tasks: Receiver<Task>,
-    /// Closed when the [`Storing`] is dropped.
-    end_for_sync: Receiver<()>,
-    /// The same for another thread.
-    end_for_overdue: Receiver<()>,
-}
-
 /// A job whose output is stored by this process.
 struct Kept {
     job: Arc<Job>,
@@ -83,23 +72,6 @@ const REGISTRATION_TIME: Duration = Duration::from_secs(5);
 pub(crate) const FLUSH_TO_READ: Duration = Duration::from_millis(500);
 pub(crate) const FLUSH_TO_END: Duration = Duration::from_secs(30);
 
-/// Requests to the records thread.
-enum Task {
-    /// Register a new job.
-    Register(
-        Box<Record>,
-        oneshot::Sender<Result<Option<Record>, StoreError>>,
-    ),
-    /// Write the record now: the job has started or ended.
-    Put(JobId),
-    /// Delete the record of a job that failed to start and whose id no caller has.
-    Discard(JobId),
-    /// Store the outcome of a job that failed to start and whose id a caller has.
-    Settle(Box<Record>),
-    /// Bring all records up to date, then send.
-    Flush(oneshot::Sender<()>),
-}
-
 /// Maximum bytes of all jobs that wait to be stored. Beyond it, output is shown before it is
 /// stored.
 const MOST_WAITING: isize = 256 << 20;
@@ -109,16 +81,8 @@ const OVERDUE: Duration = Duration::from_secs(3);
 const BATCH: usize = 64 << 10;
 /// Batches of one job after which other jobs get their turn.
 const TURN: usize = 16;
-/// Interval at which written output is synced to disk and records of running jobs are updated.
-const ROUND: Duration = Duration::from_secs(1);
-/// Interval at which stored jobs that exceed a limit are deleted.
-const SWEEP: Duration = Duration::from_secs(30);
-const FIRST_SWEEP: Duration = Duration::from_secs(2);
 /// Maximum jobs that wait to be given up.
 const TAKEN_OVER: usize = 4096;
-/// Maximum requests handled together by the records thread.
-const MOST_TASKS: usize = 256;
-
 impl Storing {
     /// Calls the store on a blocking thread. `None` if the call panics or the runtime shuts down.
     pub(crate) async fn blocking<T: Send + 'static>(
@@ -313,7 +277,7 @@ impl Storing {
     }
 
     /// Stores pending output of a job, and shows it.
-    fn store_output(&self, id: &JobId) {
+    pub(super) fn store_output(&self, id: &JobId) {
         let Some(kept) = lock(&self.kept).get(id).cloned() else { return };
         let job = &kept.job;
         let mut writer = lock(&kept.writer);
@@ -418,7 +382,13 @@ impl Storing {
         }
     }
 
-    fn rest_some(&self) {
+    /// Deletes stored jobs that exceed a limit.
+    pub(super) fn sweep(&self) {
+        warn(self.store.sweep(&self.bounds, wall_now()));
+    }
+
+    /// Closes files if too many are open. Each is opened again when it is written to.
+    pub(super) fn rest_some(&self) {
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
         if kept.len() > self.store.most_open() {
             kept.iter().for_each(|kept| lock(&kept.writer).close_file());
@@ -426,7 +396,7 @@ impl Storing {
     }
 
     /// Writes the records of all changed jobs.
-    fn put_changed(&self) -> Result<(), StoreError> {
+    pub(super) fn put_changed(&self) -> Result<(), StoreError> {
         let changed = std::mem::take(&mut *lock(&self.changed));
         self.put_records(changed)
     }
@@ -477,7 +447,7 @@ impl Storing {
     }
 
     /// Handles several requests. Records are written together, in one transaction.
-    fn do_tasks(&self, tasks: impl Iterator<Item = Task>) {
+    pub(super) fn do_tasks(&self, tasks: impl Iterator<Item = Task>) {
         let mut due = HashSet::new();
         let mut flushes = Vec::new();
         for task in tasks {
@@ -556,86 +526,6 @@ impl OutputStore for Storing {
     }
 }
 
-impl Requests {
-    /// Handles the requests in threads that end with `storing`.
-    fn handle_in_threads(self, storing: &Arc<Storing>) -> std::io::Result<()> {
-        let Self {
-            called,
-            tasks,
-            end_for_sync,
-            end_for_overdue,
-        } = self;
-        let [for_disk, for_records, for_readers] = [(); 3].map(|()| Arc::downgrade(storing));
-        let called = Arc::new(Mutex::new(called));
-        for _ in 0..storing.store.writers() {
-            let for_output = Arc::downgrade(storing);
-            let called = Arc::clone(&called);
-            thread::Builder::new()
-                .name("sshjobs-output".into())
-                .spawn(move || write_output(&for_output, &called))?;
-        }
-        thread::Builder::new()
-            .name("sshjobs-sync".into())
-            .spawn(move || sync_output(&for_disk, &end_for_sync))?;
-        thread::Builder::new()
-            .name("sshjobs-overdue".into())
-            .spawn(move || care_for_waiting(&for_readers, &end_for_overdue))?;
-        thread::Builder::new()
-            .name("sshjobs-records".into())
-            .spawn(move || keep_records(&for_records, &tasks))?;
-        Ok(())
-    }
-
-    /// Handles one request to write output. Returns false if there is none.
-    #[cfg(test)]
-    pub(crate) fn store_next_output(&self, storing: &Storing) -> bool {
-        let next = self.called.try_recv();
-        if let Ok(job) = &next {
-            storing.store_output(job);
-        }
-        next.is_ok()
-    }
-
-    /// Handles all requests about records, and writes those that changed.
-    #[cfg(test)]
-    pub(crate) fn keep_records_once(&self, storing: &Storing) {
-        storing.do_tasks(self.tasks.try_iter());
-        warn(storing.put_changed());
-    }
-}
-
-fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
-    let mut rested = Instant::now();
-    loop {
-        // Locked while this thread waits: the others wait for the lock, and get the next calls.
-        let call = lock(called).recv_timeout(ROUND);
-        let Some(storing) = storing.upgrade() else { return };
-        match call {
-            Ok(id) => storing.store_output(&id),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        if rested.elapsed() >= ROUND {
-            storing.rest_some();
-            rested = Instant::now();
-        }
-    }
-}
-
-fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
-    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
-        let Some(storing) = storing.upgrade() else { return };
-        storing.sync_all();
-    }
-}
-
-fn care_for_waiting(storing: &Weak<Storing>, gone: &Receiver<()>) {
-    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
-        let Some(storing) = storing.upgrade() else { return };
-        storing.show_overdue_or_store_again();
-    }
-}
-
 fn sync(kept: &Kept) {
     // Taken out of the lock, so that no writer waits for the disk.
     let unsynced = lock(&kept.writer).take_unsynced();
@@ -644,36 +534,11 @@ fn sync(kept: &Kept) {
     }
 }
 
-fn keep_records(storing: &Weak<Storing>, asked: &Receiver<Task>) {
-    // No sweep in the first seconds: short-lived processes leave it to others.
-    let mut put = Instant::now();
-    let mut sweep_at = Instant::now() + FIRST_SWEEP;
-    loop {
-        let task = asked.recv_timeout(ROUND.saturating_sub(put.elapsed()));
-        let Some(storing) = storing.upgrade() else { return };
-        match task {
-            Ok(task) => {
-                storing.do_tasks(std::iter::once(task).chain(asked.try_iter()).take(MOST_TASKS))
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        if put.elapsed() >= ROUND {
-            warn(storing.put_changed());
-            put = Instant::now();
-        }
-        if Instant::now() >= sweep_at {
-            warn(storing.store.sweep(&storing.bounds, wall_now()));
-            sweep_at = Instant::now() + SWEEP;
-        }
-    }
-}
-
 fn gone() -> std::io::Error {
     std::io::Error::other("the state directory was removed or replaced; restart this process")
 }
 
-fn warn(done: Result<(), StoreError>) {
+pub(super) fn warn(done: Result<(), StoreError>) {
     if let Err(error) = done {
         tracing::warn!(%error, "the store");
     }

@@ -1,0 +1,34 @@
+use std::sync::mpsc::Receiver;
+
+use tokio::sync::oneshot;
+
+use crate::job::JobId;
+use crate::store::{Record, StoreError};
+
+/// Receivers of the requests to a [`Storing`](super::Storing), and of its end.
+pub(crate) struct Requests {
+    /// Jobs with output to store.
+    pub(super) called: Receiver<JobId>,
+    pub(super) tasks: Receiver<Task>,
+    /// Closed when the value is dropped.
+    pub(super) end_for_sync: Receiver<()>,
+    /// The same for another thread.
+    pub(super) end_for_overdue: Receiver<()>,
+}
+
+/// Requests to the records thread.
+pub(super) enum Task {
+    /// Register a new job.
+    Register(
+        Box<Record>,
+        oneshot::Sender<Result<Option<Record>, StoreError>>,
+    ),
+    /// Write the record now: the job has started or ended.
+    Put(JobId),
+    /// Delete the record of a job that failed to start and whose id no caller has.
+    Discard(JobId),
+    /// Store the outcome of a job that failed to start and whose id a caller has.
+    Settle(Box<Record>),
+    /// Bring all records up to date, then send.
+    Flush(oneshot::Sender<()>),
+}
