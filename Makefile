@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-page test-cluster torture simulation test-containers test-packages test-in-all-containers tests-in-containers \
+.PHONY: help check test test-as-user test-clients test-page test-cluster torture interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
 	tests-of-packages dist reproduce site picture screenshots bench fuzz demo
 
 help:  ## List the targets
@@ -70,6 +70,10 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 torture:  ## Break everything between durable jobs and their readers, for two minutes; SSHJOBS_TORTURE_PART=1 for half an hour
 	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
 	TEST_SECONDS=7500 cargo test --locked $(EACH_TEST) --test torture -- --nocapture
+
+interleavings:  ## Run the threads that store a job's output, its recorder and its readers in 12,000 orders (shuttle)
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle \
+		cargo test --locked --no-default-features $(EACH_TEST) --lib interleavings
 
 simulation:  ## Simulate the runner with faults, from 100,000 seeds, for five minutes
 	SSHJOBS_SIMULATION_SEEDS=100000 TEST_SECONDS=3600 cargo test --locked $(EACH_TEST) --lib simulation

@@ -87,6 +87,7 @@ pub mod spool;
 pub mod ssh;
 #[doc(hidden)]
 pub mod store;
+mod sync;
 mod toml_text;
 
 pub use job::quote;

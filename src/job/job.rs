@@ -2,8 +2,7 @@
 //! wait for states of the log.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -22,9 +21,11 @@ use super::storage::Storage;
 use crate::job::fleet::Fleet;
 use crate::job::log::{Change, Log, LogEvent, Scrubbed, Scrubbing, Status};
 use crate::job::shell::ProcessGroup;
-use crate::lock::{Held, lock};
+use crate::lock::Held;
 use crate::output::{LineNo, Measure, Resize, RingLimits, Selection, Stream, TerminalSize};
 use crate::scrub::{HiddenSecret, Scrubber};
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
 
 /// One run of one command on a host: its specification, and its log in a `watch`.
 pub struct Job {

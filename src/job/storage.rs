@@ -1,7 +1,8 @@
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::archive::Archive;
 use crate::job::log::{OutputStore, Pending};
+use crate::sync::Mutex;
 
 /// Where a job's output is stored.
 #[derive(Clone)]

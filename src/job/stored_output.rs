@@ -3,7 +3,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -12,8 +11,10 @@ use super::archive::{Archive, Coverage, Recording, RecordingPlace};
 use super::job::{Job, LOG_LOCK};
 use super::storage::Storage;
 use crate::job::log::{Batch, Log, LogEvent, OutputStore, Pending, Status};
-use crate::lock::{Held, lock};
+use crate::lock::Held;
 use crate::output::{LineNo, Measure, Selection, Stream, Timestamp};
+use crate::sync::atomic::Ordering::{self, Relaxed};
+use crate::sync::lock;
 
 impl Job {
     /// Stores its output from now on. Only the first call has an effect.
@@ -52,6 +53,17 @@ impl Job {
     /// The stored range of its output.
     pub fn coverage(&self) -> Option<Coverage> {
         self.storage.get().map(|storage| storage.archive.coverage())
+    }
+
+    /// Whether the store has all output that is in memory.
+    pub fn has_ring_in_store(&self) -> bool {
+        let Some(stored) = self.coverage() else { return false };
+        let (before_first, newest) =
+            self.read_log(|log| (log.ring().before_first(), log.ring().newest()));
+        stored.begin.newest <= before_first
+            && stored.last >= newest
+            && stored.forgotten == 0
+            && stored.gaps.iter().all(|(_, last_missing)| *last_missing <= before_first)
     }
 
     pub(super) fn archive(&self) -> Option<&Arc<dyn Archive>> {

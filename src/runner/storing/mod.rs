@@ -3,7 +3,7 @@
 //! # Theory of operation
 //!
 //! Output is shown once it is stored. A recording task puts events into its job's queue
-//! (`job/log/pending.rs`) and notifies the thread `sshjobs-output`. This thread takes a batch,
+//! (`job/log/pending.rs`) and calls the threads `sshjobs-output`. One of them takes a batch,
 //! appends it to the job's segment, and only then applies it to the log, where readers see it. The
 //! recording task never waits for it.
 //!
@@ -12,10 +12,13 @@
 //! without storing it when nothing at all was stored for three seconds, so that a hung disk hides
 //! nothing. The output that is stored next begins with a checkpoint, which marks the gap.
 //!
-//! `Storing::start` starts these threads. `Storing::new` does not: the simulation makes their steps.
+//! `Storing::start` starts these threads. `Storing::new` does not: the simulation makes their steps, and
+//! `interleavings.rs` runs them beside a recorder and readers in many orders.
 //!
 //! Lock order: a job's writer, then its queue, then its log. Debug builds check it (`lock.rs`).
 
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod requests;
 mod storing;
 mod threads;

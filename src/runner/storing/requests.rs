@@ -1,22 +1,22 @@
-use std::sync::mpsc::Receiver;
-
 use tokio::sync::oneshot;
 
 use crate::job::JobId;
 use crate::store::{Record, StoreError};
+use crate::sync::mpsc::Receiver;
 
-/// Receivers of the requests to a [`Storing`](super::Storing), and of its end.
+/// Receivers of the requests to a [`Storing`](super::Storing).
 pub(crate) struct Requests {
     /// Jobs with output to store.
     pub(super) called: Receiver<JobId>,
+    /// Records to write.
     pub(super) tasks: Receiver<Task>,
-    /// Closed when the value is dropped.
+    /// Closed when the [`Storing`](super::Storing) is dropped, which ends the thread that syncs.
     pub(super) end_for_sync: Receiver<()>,
-    /// The same for another thread.
+    /// The same, for the thread that shows overdue output.
     pub(super) end_for_overdue: Receiver<()>,
 }
 
-/// Requests to the records thread.
+/// A request to the thread that writes records.
 pub(super) enum Task {
     /// Register a new job.
     Register(

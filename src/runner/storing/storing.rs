@@ -3,9 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
-use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,8 +14,10 @@ use tokio::time::{Instant, timeout};
 use super::requests::{Requests, Task};
 use crate::blocking::run_blocking;
 use crate::job::{Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, wall_now};
-use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
+use crate::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
+use crate::sync::mpsc::{Sender, channel};
+use crate::sync::{Mutex, lock};
 
 /// Stores the output of this process's jobs and keeps their records up to date. Some threads write
 /// output, as many as the store serves at once; one syncs it to disk, one writes records, and one
@@ -83,6 +83,7 @@ const BATCH: usize = 64 << 10;
 const TURN: usize = 16;
 /// Maximum jobs that wait to be given up.
 const TAKEN_OVER: usize = 4096;
+
 impl Storing {
     /// Calls the store on a blocking thread. `None` if the call panics or the runtime shuts down.
     pub(crate) async fn blocking<T: Send + 'static>(
@@ -266,6 +267,9 @@ impl Storing {
 
     /// Whether an ended job is stored to its last line, so that it need not stay in memory.
     pub(crate) fn has_all_of(&self, job: &Job) -> bool {
+        if self.is_gone.load(Relaxed) {
+            return false;
+        }
         // A job is removed from `kept` once it is settled and synced.
         let kept = lock(&self.kept).get(&job.id).cloned();
         job.status().unstored.is_none() && kept.is_none_or(|kept| kept.is_settled.load(Relaxed))
@@ -274,6 +278,12 @@ impl Storing {
     /// Bytes that wait to be stored.
     pub(crate) fn waiting_bytes(&self) -> usize {
         usize::try_from(self.waiting.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// Bytes added to the queues minus those taken out.
+    #[cfg(all(test, shuttle))]
+    pub(super) fn waiting_balance(&self) -> isize {
+        self.waiting.load(Relaxed)
     }
 
     /// Stores pending output of a job, and shows it.

@@ -1,7 +1,7 @@
 //! The threads that store output and records.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio::time::Instant;
 use super::requests::{Requests, Task};
 use super::storing::{Storing, warn};
 use crate::job::JobId;
-use crate::lock::lock;
+use crate::sync::mpsc::Receiver;
+use crate::sync::{Mutex, lock};
 
 /// Interval at which written output is synced to disk and records of running jobs are updated.
 const ROUND: Duration = Duration::from_secs(1);
@@ -29,7 +30,7 @@ impl Requests {
             end_for_sync,
             end_for_overdue,
         } = self;
-        let [for_disk, for_records, for_readers] = [(); 3].map(|()| Arc::downgrade(storing));
+        let [for_disk, for_records, for_overdue] = [(); 3].map(|()| Arc::downgrade(storing));
         let called = Arc::new(Mutex::new(called));
         for _ in 0..storing.store.writers() {
             let for_output = Arc::downgrade(storing);
@@ -43,7 +44,7 @@ impl Requests {
             .spawn(move || sync_output(&for_disk, &end_for_sync))?;
         thread::Builder::new()
             .name("sshjobs-overdue".into())
-            .spawn(move || care_for_waiting(&for_readers, &end_for_overdue))?;
+            .spawn(move || show_overdue_output(&for_overdue, &end_for_overdue))?;
         thread::Builder::new()
             .name("sshjobs-records".into())
             .spawn(move || keep_records(&for_records, &tasks))?;
@@ -93,7 +94,7 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     }
 }
 
-fn care_for_waiting(storing: &Weak<Storing>, gone: &Receiver<()>) {
+fn show_overdue_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
         storing.show_overdue_or_store_again();
