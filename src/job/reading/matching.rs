@@ -1,7 +1,7 @@
 //! Pattern matching with a time budget, off the runtime's threads.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
@@ -17,6 +17,8 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub struct Matching<const N: usize> {
     patterns: [Option<Regex>; N],
+    /// Made when they are needed, on a matching thread.
+    sieves: Arc<OnceLock<Vec<Sieve>>>,
     /// Longest text to match, because a match can't be interrupted.
     longest: usize,
     time: Duration,
@@ -60,6 +62,7 @@ impl<const N: usize> Matching<N> {
         };
         Self {
             patterns,
+            sieves: Arc::default(),
             longest,
             time: TIME,
             bytes: BYTES,
@@ -133,15 +136,14 @@ impl<const N: usize> Matching<N> {
         let began = Instant::now();
         let given_up = Arc::new(AtomicBool::new(false));
         let _give_up = GiveUp(Arc::clone(&given_up));
-        let sieves: Vec<Sieve> = self
-            .patterns
-            .iter()
-            .flatten()
-            .map(|pattern| Sieve::new(pattern, self.longest))
-            .collect();
+        let (patterns, longest) = (self.patterns.clone(), self.longest);
+        let sieves = Arc::clone(&self.sieves);
         let deadline = began + self.time;
         let sifting = tokio::task::spawn_blocking(move || {
             let _place = place;
+            let sieves = sieves.get_or_init(|| {
+                patterns.iter().flatten().map(|pattern| Sieve::new(pattern, longest)).collect()
+            });
             sift(&mut |lines| {
                 let is_in_time = !given_up.load(Relaxed) && Instant::now() < deadline;
                 is_in_time
@@ -163,12 +165,13 @@ impl<const N: usize> Matching<N> {
 }
 
 /// Finds texts in which no line matches a pattern.
+#[derive(Debug)]
 struct Sieve {
     pattern: Regex,
-    /// The longest line to match.
+    /// Longest line to match, as in [`Matching`].
     longest: usize,
-    /// Matches in each text that has a line which matches, and perhaps in others. One search
-    /// through many lines is several times faster than one for each.
+    /// May match a text without a matching line, but never misses one that has it. One search through
+    /// many lines is several times faster than one for each line.
     of_many_lines: Option<Regex>,
 }
 
@@ -181,14 +184,16 @@ impl Sieve {
             None
         };
         Self {
-            // A clone has caches of its own, so that threads don't contend for them.
             pattern: pattern.clone(),
             longest,
             of_many_lines,
         }
     }
 
-    /// Whether no line matches. The text must be printable ASCII.
+    /// Whether no line matches. The text must be printable ASCII, tabs and line feeds.
+    ///
+    /// A text is a piece between two marks of the store, which bounds the time of a match. A pattern that
+    /// often matches across lines, such as `\s+x`, costs up to twice the time.
     fn has_no_match(&self, text: &str) -> bool {
         if self.of_many_lines.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
             return true;
@@ -226,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_lines_are_sifted_as_one_by_one(
+        fn a_sieve_finds_what_a_search_of_each_line_finds(
             pattern in r"(\^|\\A|\\b|\(\?-m\)|\(\?R\)|\(\?s\))?(a|b|\.|\\s|\[\^a\]|a\+|b\*|\(a\|b\)|\^|\\B){0,4}(\$|\\z|\\b)?",
             lines in prop::collection::vec("[ab ]{0,4}", 0..6),
             is_ended in any::<bool>(),
@@ -243,7 +248,8 @@ mod tests {
     #[test]
     fn only_a_pattern_without_ends_of_the_text_searches_many_lines_at_once() {
         for pattern in ["error [0-9]+$", "^a", r"\bfail\b", "(?i)x"] {
-            assert!(multi_line(pattern).is_some(), "{pattern}");
+            let of_many_lines = multi_line(pattern).unwrap();
+            assert!(!of_many_lines.is_match("no\nmatch\nhere\n"), "{pattern}");
         }
         for pattern in [r"\Aa", r"a\z", "(?-m)^a"] {
             assert!(multi_line(pattern).is_none(), "{pattern}");

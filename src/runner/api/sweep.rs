@@ -1,5 +1,5 @@
 //! Enforces limits once a second and whenever output has grown: finished jobs, buffered output,
-//! idle connections.
+//! idle connections. Frees what the store has, too.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::hosts::HostRef;
 use crate::job::Job;
 use crate::runner::state::Shared;
+use crate::runner::storing::Storing;
 
 const PERIOD: Duration = Duration::from_secs(1);
-/// Time after its end for which a job's newest output stays in memory, although it is stored. Most
-/// readers come within it.
+/// Time for which all output of a finished job that fits into its ring stays in memory. Most reads come
+/// in this time.
 const KEPT_IN_MEMORY: Duration = Duration::from_secs(30);
+/// Bytes of output that stay in memory after that: more than any call returns of a job's last lines.
+const KEPT_TAIL: usize = 1 << 20;
 /// Maximum times per sweep that the largest job's output is halved to meet the total limit.
 const MOST_HALVINGS: usize = 64;
 
@@ -72,16 +75,17 @@ fn expire_finished(shared: &Shared) {
 fn release_stored_output(shared: &Shared) {
     let Some(storing) = &shared.storing else { return };
     let finished: Vec<Arc<Job>> = shared.registry().finished().cloned().collect();
-    release(&finished, |job| storing.has_all_of(job));
+    release(&finished, storing);
 }
 
-/// Frees the output of jobs that ended a while ago and that the store has. Later readers get it from
-/// there.
-fn release(finished: &[Arc<Job>], is_stored: impl Fn(&Job) -> bool) {
+/// Frees all but the tail of output that ended a while ago and that the store has, too. Later readers
+/// get the rest from the store.
+fn release(finished: &[Arc<Job>], storing: &Storing) {
     for job in finished {
         let is_old = job.ended_for().is_some_and(|ended_for| ended_for >= KEPT_IN_MEMORY);
-        if is_old && footprint(job) > 0 && is_stored(job) {
-            job.trim(0);
+        let is_long = job.read_log(|log| log.ring().byte_count() > KEPT_TAIL);
+        if is_old && is_long && storing.has_all_of(job) && job.has_ring_in_store() {
+            job.trim(KEPT_TAIL);
         }
     }
 }
@@ -138,6 +142,7 @@ mod tests {
     use super::*;
     use crate::job::{Caller, Change, Draft, Exit, Outcome};
     use crate::output::{RingLimits, Stream};
+    use crate::store::{Bounds, DiskFault, LogLimits, Memory, Record};
 
     /// A job with this many lines of about 100 bytes.
     fn job(lines: usize) -> Arc<Job> {
@@ -156,30 +161,64 @@ mod tests {
         job.read_log(|log| log.ring().line_count())
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn output_that_is_stored_leaves_memory_a_while_after_the_end() {
-        let [stored, unstored, running] = [job(1000), job(1000), job(1000)];
-        for job in [&stored, &unstored] {
-            job.end(Outcome::Ended(Exit::Status(0)));
+    /// A job that printed 20,000 lines of about 100 bytes and ended, with what stores it.
+    fn stored_job(fault: &Arc<DiskFault>) -> (Arc<Storing>, Arc<Job>) {
+        let limits = LogLimits {
+            bytes: 64 << 20,
+            line_bytes: 1 << 16,
+            interval: 1 << 16,
+        };
+        let bounds = Bounds {
+            bytes: u64::MAX,
+            age: u64::MAX,
+        };
+        let store = Arc::new(Memory::with_fault(Arc::clone(fault)));
+        let (storing, requests) = Storing::new(store, limits, bounds);
+        let spec = Draft::new("web1", "make").try_into().unwrap();
+        let ring = RingLimits {
+            lines: 1 << 20,
+            ..RingLimits::default()
+        };
+        let job = Arc::new(Job::new(Caller::local(), spec, ring));
+        let record = Record::new(&job, None, String::new());
+        storing.store.admit(&record).unwrap();
+        storing.keep(&job, record, None);
+        let text = format!("{}\n", "x".repeat(99)).repeat(1000);
+        for _ in 0..20 {
+            let change = Change::Append(Stream::Stdout.into(), text.clone().into());
+            job.record(vec![change], Instant::now());
+            while requests.store_next_output(&storing) {}
         }
-        let jobs = [&stored, &unstored, &running].map(Arc::clone);
-        let is_stored = |job: &Job| job.id != unstored.id;
+        job.end(Outcome::Ended(Exit::Status(0)));
+        while requests.store_next_output(&storing) {}
+        requests.keep_records_once(&storing);
+        (storing, job)
+    }
 
-        release(&jobs, is_stored);
-        assert_eq!(
-            jobs.each_ref().map(|job| kept(job)),
-            [1000; 3],
-            "readers may still come"
-        );
+    #[tokio::test(start_paused = true)]
+    async fn stored_output_leaves_memory_a_while_after_the_end_but_for_its_tail() {
+        let (storing, job) = stored_job(&Arc::default());
+        release(&[Arc::clone(&job)], &storing);
+        assert_eq!(kept(&job), 20_000, "readers may still come");
+
         tokio::time::sleep(KEPT_IN_MEMORY).await;
-        release(&jobs, is_stored);
-        assert_eq!(jobs.each_ref().map(|job| kept(job)), [0, 1000, 1000]);
-        assert_eq!(footprint(&stored), 0);
-        assert_eq!(
-            stored.status().total_lines,
-            1000,
-            "its lines keep their numbers"
-        );
+        release(&[Arc::clone(&job)], &storing);
+        assert_eq!(kept(&job), KEPT_TAIL / 100);
+        assert!(footprint(&job) < 2 * KEPT_TAIL);
+        let page = job.last_page(500, 256 << 10);
+        assert_eq!(page.lines.len(), 500);
+        assert_eq!(job.status().dropped_lines, 0, "the store has the others");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn output_that_the_store_lacks_stays_in_memory() {
+        let fault = Arc::new(DiskFault::default());
+        fault.fail_next_append_after(10);
+        let (storing, job) = stored_job(&fault);
+        assert_eq!(job.status().unstored, None, "later output was stored");
+        tokio::time::sleep(KEPT_IN_MEMORY).await;
+        release(&[Arc::clone(&job)], &storing);
+        assert_eq!(kept(&job), 20_000);
     }
 
     #[tokio::test]

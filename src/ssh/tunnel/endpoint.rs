@@ -37,8 +37,10 @@ impl Endpoint {
     pub fn parse(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
         let bad = || BadEndpoint(text.to_owned());
         if text.starts_with('/') {
-            let can_be_path = !text.contains('\0');
-            return can_be_path.then(|| Self::Unix(text.to_owned())).ok_or_else(bad);
+            if text.contains('\0') {
+                return Err(bad());
+            }
+            return Ok(Self::Unix(text.to_owned()));
         }
         let (host, port) = text.rsplit_once(':').unwrap_or((default_host, text));
         let port = port.parse().map_err(|_| bad())?;
@@ -48,7 +50,8 @@ impl Endpoint {
             return Err(bad());
         }
         let host = bare.unwrap_or(host);
-        // A host with a slash would be shown as the path of a socket.
+        // A host with a slash would be shown as the path of a socket; one with brackets or spaces is not the
+        // name of a host.
         if host.contains(|c: char| c.is_control() || c.is_whitespace() || "/[]".contains(c)) {
             return Err(bad());
         }
@@ -90,6 +93,10 @@ mod tests {
             Endpoint::parse("80", "localhost"),
             Ok(Endpoint::tcp("localhost", 80))
         );
+    }
+
+    #[test]
+    fn what_is_neither_a_host_nor_a_path_is_refused() {
         for text in [
             "::1:80",
             "web1:http",
