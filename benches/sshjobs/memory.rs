@@ -9,7 +9,7 @@ use crate::peers::{one_job, service};
 use crate::report::Report;
 use crate::support::{HOST, Sshd};
 
-/// A thousand live jobs on one host, and the cost of an idle one here.
+/// A thousand live jobs on one host, and the memory of this process for each.
 pub(crate) async fn thousand_jobs(report: &mut Report) {
     const JOBS: usize = 1000;
     let sshd = Sshd::with("MaxStartups 500:30:1000").await;

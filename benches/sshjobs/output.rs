@@ -11,7 +11,7 @@ use crate::peers::{bare_connection, bare_job, service, ssh};
 use crate::report::{Curve, Line, Report, millis, percentile, ratio};
 use crate::support::{HOST, Sshd};
 
-/// Jobs beside the noisy one, and without it.
+/// Jobs that are measured with a noisy one beside them, and as many without.
 const ROUNDS: usize = 300;
 
 /// 80-byte lines through sshd into the ring and read back, beside `ssh host cmd > /dev/null`.

@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::plot;
+
+/// Set in a process that measures one part for another.
+pub(crate) const OWN_PROCESS: &str = "SSHJOBS_BENCH_OWN_PROCESS";
 
 /// Everything that one run measured. Rows are printed when they are added.
 #[derive(Default, Serialize)]
@@ -21,23 +25,30 @@ pub(crate) struct Report {
 struct Machine {
     processors: usize,
     kernel: String,
-    sshd: String,
+    /// Version of OpenSSH.
+    openssh: String,
     /// Seconds since 1970.
     began_at: u64,
 }
 
-#[derive(Serialize)]
+/// The tables of another process.
+#[derive(Deserialize)]
+struct Measured {
+    sections: Vec<Section>,
+}
+
+#[derive(Deserialize, Serialize)]
 struct Section {
     title: String,
     rows: Vec<Row>,
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Row {
     what: String,
     ours: String,
     peer: String,
-    /// Ours to the peer's, or the reverse where more is better: the bar tells.
+    /// Our figure divided by the peer's, or the peer's by ours; a bar with `≥` means that more is better.
     ratio: Option<f64>,
     bar: String,
 }
@@ -65,7 +76,7 @@ pub(crate) struct Line {
 impl Default for Machine {
     fn default() -> Self {
         let told = |program: &str, argument: &str| {
-            let output = std::process::Command::new(program).arg(argument).output().unwrap();
+            let output = Command::new(program).arg(argument).output().unwrap();
             // `ssh -V` prints to stderr.
             let text = [output.stdout, output.stderr].concat();
             String::from_utf8_lossy(&text).trim().to_owned()
@@ -74,13 +85,18 @@ impl Default for Machine {
         Self {
             processors: std::thread::available_parallelism().unwrap().get(),
             kernel: told("uname", "-r"),
-            sshd: told("ssh", "-V"),
+            openssh: told("ssh", "-V"),
             began_at: now.as_secs(),
         }
     }
 }
 
 impl Report {
+    /// Whether nothing was measured.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sections.is_empty() && self.curves.is_empty()
+    }
+
     /// Begins a table.
     pub(crate) fn section(&mut self, title: &str) {
         println!("\n## {title}\n\n| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
@@ -108,6 +124,24 @@ impl Report {
             ratio,
             bar: bar.to_owned(),
         });
+    }
+
+    /// Adds the rows of a part that is measured in a process of its own, because memory that other parts
+    /// have freed would hide what this one takes.
+    pub(crate) fn rows_of_own_process(&mut self, part: &str) {
+        let directory = tempfile::tempdir().unwrap();
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--bench", part])
+            .env("SSHJOBS_BENCH_REPORT", directory.path())
+            .env(OWN_PROCESS, "1")
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.unwrap().success(), "{part}");
+        let json = fs::read(directory.path().join("report.json")).unwrap();
+        let sections: Measured = serde_json::from_slice(&json).unwrap();
+        for row in sections.sections.into_iter().flat_map(|section| section.rows) {
+            self.row(&row.what, &row.ours, &row.peer, row.ratio, &row.bar);
+        }
     }
 
     /// Adds a curve, and prints its points.
@@ -189,9 +223,9 @@ pub(crate) fn cpu_seconds() -> f64 {
 
 /// Whether a program is on PATH, or is a path itself.
 pub(crate) fn is_installed(program: &str) -> bool {
-    std::process::Command::new("sh")
+    Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
-        .stdout(std::process::Stdio::null())
+        .stdout(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
 }

@@ -178,14 +178,16 @@ pub(crate) fn raw(report: &mut Report, sshd: &Sshd) {
         .into_body()
         .into_reader();
     let (mut buffer, mut got) = (vec![0; 256 << 10], 0);
-    loop {
-        match body.read(&mut buffer).unwrap() {
-            0 => break,
-            read => got += read,
-        }
+    // A disk that is slower than the host ends the response early: the rest was not stored.
+    while let Ok(read @ 1..) = body.read(&mut buffer) {
+        got += read;
     }
     let ours = began.elapsed();
-    assert_eq!(got, BYTES);
+    if got < BYTES {
+        let what = "raw bytes of a running job: the disk was too slow for them";
+        report.row(what, &format!("{got} of {BYTES}"), "–", None, "–");
+        return;
+    }
     let began = Instant::now();
     let status = Command::new("ssh")
         .arg("-F")

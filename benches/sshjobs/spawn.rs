@@ -128,6 +128,7 @@ fn whole_process(mut command: Command) -> Duration {
     start.elapsed()
 }
 
+/// Spawn to exit on a host that is 50 ms away.
 pub(crate) async fn far(report: &mut Report) {
     let (ours, theirs) = spawn_and_ssh_at(Duration::from_millis(25)).await;
     report.row(

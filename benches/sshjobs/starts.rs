@@ -9,7 +9,7 @@ use crate::peers::{bare_connection, bare_job, one_job};
 use crate::report::{Curve, Line, Report, cpu_seconds, median};
 use crate::support::{HOST, Sshd};
 use sshjobs::jobs::{Access, Config, Limits};
-use sshjobs::wire::{RunRequest, Service, SpawnRequest};
+use sshjobs::wire::{JobsRequest, RunRequest, Service, SpawnRequest};
 use tokio::task::JoinSet;
 
 /// Short jobs, and how many of them run at the same time.
@@ -80,26 +80,24 @@ pub(crate) async fn curve(report: &mut Report) {
     let service = Arc::new(service_for_many(&sshd));
     let bare = bare_connection(&sshd).await;
     let mut points = [Vec::new(), Vec::new(), Vec::new()];
+    let list = JobsRequest {
+        limit: Some(20),
+        ..JobsRequest::default()
+    };
     let mut running = 0;
     for jobs in [1, 10, 100, 1000, 10_000] {
         spawn_long(&service, jobs - running).await;
         running = jobs;
-        let mut times = [Vec::new(), Vec::new()];
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
         for _ in 0..100 {
             times[0].push(one_job(&service, "true").await);
             times[1].push(bare_job(&bare, "true").await);
+            let began = Instant::now();
+            service.jobs(list.clone()).await.unwrap();
+            times[2].push(began.elapsed());
         }
-        let [ours, theirs] = times.map(|times| median(times).as_secs_f64() * 1e3);
-        let x = jobs as f64;
-        let list = sshjobs::wire::JobsRequest {
-            limit: Some(20),
-            ..Default::default()
-        };
-        let began = Instant::now();
-        service.jobs(list).await.unwrap();
-        let listed = began.elapsed().as_secs_f64() * 1e3;
-        for (points, y) in points.iter_mut().zip([ours, theirs, listed]) {
-            points.push((x, y));
+        for (points, times) in points.iter_mut().zip(times) {
+            points.push((jobs as f64, median(times).as_secs_f64() * 1e3));
         }
     }
     service.shutdown().await;
