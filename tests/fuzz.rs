@@ -42,7 +42,7 @@ fn inputs(folder: &str, target: &str) -> Vec<Vec<u8>> {
     files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
 }
 
-/// Plays the target's seeds, then random words and bytes for some seconds.
+/// Plays the target's seeds and its corpus, then random words and bytes for some seconds.
 fn fuzz(target: &str, test: fn(&[u8])) {
     let seeds = inputs("fuzz/seeds", target);
     assert!(seeds.len() >= 4, "the seeds of {target} are missing");
@@ -51,6 +51,9 @@ fn fuzz(target: &str, test: fn(&[u8])) {
         // Every beginning of a seed, too.
         (0..seed.len()).for_each(|end| test(&seed[..end]));
     }
+    let corpus = inputs("fuzz/corpus", target);
+    assert!(corpus.len() >= 20, "the corpus of {target} is missing");
+    corpus.iter().for_each(|input| test(input));
     bolero::check!()
         .with_type::<Vec<(u8, u8)>>()
         .with_test_time(Duration::from_secs(4))

@@ -6,7 +6,8 @@ use sshjobs::job::{fold, unfold, words};
 use sshjobs::remote::ServerAddress;
 use sshjobs::ssh::{Destination, Endpoint, matches};
 
-/// Whatever is accepted, and written again, means the same.
+/// Ends of streams, digests, heads of logs and ranges of hosts that are accepted mean the same when
+/// they are written again.
 pub fn names(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

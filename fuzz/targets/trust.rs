@@ -33,7 +33,7 @@ pub fn known_hosts(bytes: &[u8]) {
     }
 }
 
-/// Output that may contain a secret, in any form.
+/// Output that may contain a secret. Its encoded forms are tested in `scrub`.
 pub fn secrets(bytes: &[u8]) {
     const SECRET: &str = "hunter2 & 'so' on";
     let scrubbed = |piece: usize| {
@@ -50,7 +50,7 @@ pub fn secrets(bytes: &[u8]) {
     assert_eq!(whole, scrubbed(1), "pieces make no difference");
     let is_shown = |text: &[u8]| text.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
     assert!(!is_shown(&whole), "the secret is shown");
-    if !is_shown(bytes) && bytes.len() < SECRET.len() {
+    if bytes.len() < SECRET.len() {
         assert_eq!(whole, bytes, "too short for the secret");
     }
 }
