@@ -14,7 +14,7 @@ check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo clippy --locked --test become --test clients --test disks --test machines --test packages --test page --test torture -- -D warnings
-	cargo clippy --locked --features cluster --lib --bins --test cluster -- -D warnings
+	cargo clippy --locked --features cluster --lib --bins --test cluster --bench sshjobs -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --features cluster --document-private-items

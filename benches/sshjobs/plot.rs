@@ -37,6 +37,8 @@ pub(crate) fn draw(curve: &Curve, file: &Path) {
         .configure_mesh()
         .x_desc(curve.x)
         .y_desc(curve.y)
+        .x_label_formatter(&|x| x.to_string())
+        .y_label_formatter(&|y| y.to_string())
         .light_line_style(WHITE)
         .draw()
         .unwrap();
