@@ -23,7 +23,7 @@ struct Tool {
     env: &'static [(&'static str, &'static str)],
 }
 
-/// What a run took.
+/// Time and memory of a run.
 struct Figures {
     seconds: f64,
     cpu_seconds: f64,

@@ -1,4 +1,4 @@
-//! Output: how much of it, how many readers, and what a noisy job does to the others.
+//! Amount of output, number of readers, and the effect of a noisy job on the others.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a run measured: rows of a table and points of curves, printed, as JSON and as pictures.
+//! The figures of a run: rows of tables and points of curves, printed, as JSON and as pictures.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +61,7 @@ pub(crate) struct Curve {
     pub(crate) title: &'static str,
     /// What grows.
     pub(crate) x: &'static str,
-    /// What is measured, with its unit.
+    /// The measured value, with its unit.
     pub(crate) y: &'static str,
     pub(crate) lines: Vec<Line>,
 }

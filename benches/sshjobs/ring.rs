@@ -31,7 +31,7 @@ pub(crate) fn append(report: &mut Report) {
         }
         buffer[at..at + chunk.len()].copy_from_slice(black_box(&chunk));
         at += chunk.len();
-        // Or the copies, which nobody reads, would be left out.
+        // Without this, the compiler leaves the copies out: no code reads them.
         black_box(&mut buffer);
     });
     report.row(

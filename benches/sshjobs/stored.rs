@@ -77,7 +77,7 @@ async fn many_lines(service: &Service, command: &str, durable: bool) -> Duration
     elapsed
 }
 
-/// What storing adds to a short job.
+/// The time that storing adds to a short job.
 pub(crate) async fn latency(report: &mut Report) {
     let sshd = Sshd::start().await;
     let (with, without) = (service(&sshd, true), service(&sshd, false));
@@ -98,7 +98,7 @@ pub(crate) async fn latency(report: &mut Report) {
 
 const LINES: u64 = 5_000_000;
 
-/// What storing adds to much output.
+/// The time and processor time that storing adds to much output.
 pub(crate) async fn throughput(report: &mut Report) {
     let sshd = Sshd::start().await;
     let (with, without) = (service(&sshd, true), service(&sshd, false));
@@ -271,7 +271,7 @@ async fn search(sshd: &Sshd, service: &Service, job: &str, lines: u64) -> Search
     Searched { ours, grep }
 }
 
-/// What a durable job costs beside an attached one.
+/// The cost of a durable job beside that of an attached one.
 pub(crate) async fn durable(report: &mut Report) {
     let sshd = Sshd::start().await;
     let service = Arc::new(service(&sshd, true));

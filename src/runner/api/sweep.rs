@@ -1,5 +1,5 @@
 //! Enforces limits once a second and whenever output has grown: finished jobs, buffered output,
-//! idle connections. Frees what the store has, too.
+//! idle connections. Frees output that the store has, too.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -198,7 +198,7 @@ fn each_reader_and_the_store_have_every_line_once() {
 
 #[test]
 fn what_is_shown_before_it_is_stored_is_shown_once_and_numbered_alike() {
-    // Counted by the standard library's, which are no steps for shuttle.
+    // Of the standard library, so that shuttle does not switch threads at them.
     let [with_overdue, with_fault, with_lines] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
     let counts = [&with_overdue, &with_fault, &with_lines].map(Arc::clone);
     in_many_orders(move || {
@@ -232,7 +232,7 @@ fn what_is_shown_before_it_is_stored_is_shown_once_and_numbered_alike() {
     for count in [with_overdue, with_fault, with_lines] {
         assert!(
             count.load(Relaxed) > ORDERS / 10,
-            "the orders hardly ever do what they should"
+            "hardly any order has a line shown early, a failed append and a stored line"
         );
     }
 }
