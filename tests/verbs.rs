@@ -51,6 +51,26 @@ async fn a_job_is_named_by_the_unique_start_of_its_id_and_by_last() {
 }
 
 #[tokio::test]
+async fn as_many_last_lines_are_shown_as_were_asked_for() {
+    let sshd = Sshd::start().await;
+    let id = spawn(&sshd, "a", "seq 30000; seq 30000 >&2");
+    told(&sshjobs(&sshd, &["wait", &id]));
+    let last = |arguments: &[&str]| told(&sshjobs(&sshd, &[arguments, &[&id]].concat()));
+    let whole = last(&["log"]);
+    let expected: Vec<&str> = whole.lines().skip(20_000).collect();
+    for verb in ["tail", "log"] {
+        let shown = last(&[verb, "-n", "40000"]);
+        assert!(shown.lines().eq(expected.iter().copied()), "{verb}");
+    }
+    assert_eq!(last(&["tail", "-n", "70000"]), whole);
+
+    let of_stderr = sshjobs(&sshd, &["tail", "-n", "20000", "--stream", "stderr", &id]);
+    let count = told(&of_stderr).lines().count();
+    let note = format!("these are the last {count} of 20000 lines");
+    assert!(stderr(&of_stderr).contains(&note), "{}", stderr(&of_stderr));
+}
+
+#[tokio::test]
 async fn the_verbs_that_people_type_first_are_aliases() {
     let sshd = Sshd::start().await;
     let id = spawn(&sshd, "a", "echo one; sleep 600");

@@ -90,6 +90,16 @@ impl Lines {
                     self.job, reply.total_lines
                 ));
             }
+            if let Start::Last(lines) = self.start
+                && is_first
+                && let Some(before) = self.before_last(&reply, lines)
+            {
+                request.since_line_no = Some(before);
+                request.keep = KeepArg::First;
+                request.max_lines = Some(MOST_LINES);
+                is_first = false;
+                continue;
+            }
             // The wire has no limit of 0 lines, so 0 requests one and does not print it.
             if !(is_first && self.start == Start::Last(0)) {
                 match self.print_page(&reply) {
@@ -113,6 +123,26 @@ impl Lines {
             request.keep = KeepArg::First;
             request.max_lines = Some(MOST_LINES);
         }
+    }
+
+    /// The line after which the last `lines` begin, if the first reply had no room for them all: it is
+    /// limited in bytes. Then they are read from there.
+    fn before_last(&self, reply: &TailReply, lines: u32) -> Option<i64> {
+        let returned = reply.records.iter().flatten().count() as u64;
+        let wanted = u64::from(lines).min(reply.total_lines);
+        if returned >= wanted {
+            return None;
+        }
+        if self.stream == StreamArg::Both {
+            return i64::try_from(reply.total_lines - wanted).ok();
+        }
+        // Of one stream, the number of the line before them is not known.
+        if returned > 0 && reply.skipped_lines > 0 {
+            note(&format!(
+                "these are the last {returned} of {lines} lines: more don't fit into one reply; --since LINE shows earlier ones"
+            ));
+        }
+        None
     }
 
     fn print_page(&self, reply: &TailReply) -> Exit {
