@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-page test-cluster torture interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
+.PHONY: help check test test-as-user test-clients test-page test-cluster torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
 	tests-of-packages dist reproduce site picture screenshots bench fuzz demo
 
 help:  ## List the targets
@@ -13,7 +13,7 @@ demo:  ## Run a real job on an SSH server inside the process
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	cargo clippy --locked --test become --test clients --test disks --test machines --test packages --test page --test torture -- -D warnings
+	cargo clippy --locked --test become --test clients --test disks --test machines --test packages --test page --test soak --test torture -- -D warnings
 	cargo clippy --locked --features cluster --lib --bins --test cluster --bench sshjobs -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
@@ -70,6 +70,11 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 torture:  ## Break everything between durable jobs and their readers, for two minutes; SSHJOBS_TORTURE_PART=1 for half an hour
 	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
 	TEST_SECONDS=7500 cargo test --locked $(EACH_TEST) --test torture -- --nocapture
+
+soak:  ## Start twenty jobs a second through all faces, for two hours or SSHJOBS_SOAK_MINUTES; look at memory and open files
+	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
+	cargo build --locked
+	TEST_SECONDS=9000 cargo test --locked $(EACH_TEST) --test soak -- --nocapture
 
 interleavings:  ## Run the threads that store a job's output, its recorder and its readers in 12,000 orders (shuttle)
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle \

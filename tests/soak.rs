@@ -1,0 +1,250 @@
+//! Soak: twenty short jobs a second through all faces, for two hours. `make soak` runs it; `SSHJOBS_SOAK_MINUTES` makes
+//! it shorter.
+//!
+//! The promises: each job succeeds; memory grows by less than a MiB an hour; the number of open files does not grow; the
+//! host keeps no process of a job. It prints the number of files that remain on the host.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "tests"
+)]
+
+mod support;
+
+use std::fs;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::command::{command, told};
+use support::server::Server;
+use support::{HOST, McpClient, Sshd};
+
+/// Time between two jobs of one face. Five faces start twenty jobs a second.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Time between two looks at memory and files.
+const SAMPLE: Duration = Duration::from_secs(10);
+/// Prints 4 KB and ends.
+const COMMAND: &str = "seq 1000";
+/// Percentage of the time in which caches fill.
+const WARM_UP: usize = 30;
+/// Bar on the growth of memory, in MiB an hour. Judged only after an hour: before, the noise is larger.
+const MOST_GROWTH: f64 = 1.0;
+
+/// A process that is observed.
+struct Observed {
+    name: &'static str,
+    pid: u32,
+    samples: Vec<Sample>,
+}
+
+struct Sample {
+    hours: f64,
+    mebibytes: f64,
+    open_files: usize,
+}
+
+impl Observed {
+    fn new(name: &'static str, pid: u32) -> Self {
+        Self {
+            name,
+            pid,
+            samples: Vec::new(),
+        }
+    }
+
+    fn look(&mut self, since: Instant) {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let kibibytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        self.samples.push(Sample {
+            hours: since.elapsed().as_secs_f64() / 3600.0,
+            mebibytes: kibibytes / 1024.0,
+            open_files: fs::read_dir(format!("/proc/{}/fd", self.pid)).unwrap().count(),
+        });
+    }
+
+    /// The samples after the warm-up.
+    fn settled(&self) -> &[Sample] {
+        &self.samples[self.samples.len() * WARM_UP / 100..]
+    }
+
+    /// Growth of memory in MiB an hour: the slope of the line with the least squares.
+    fn growth(&self) -> f64 {
+        let samples = self.settled();
+        let count = samples.len() as f64;
+        let mean_hours = samples.iter().map(|sample| sample.hours).sum::<f64>() / count;
+        let mean_mebibytes = samples.iter().map(|sample| sample.mebibytes).sum::<f64>() / count;
+        let mut covariance = 0.0;
+        let mut variance = 0.0;
+        for sample in samples {
+            covariance += (sample.hours - mean_hours) * (sample.mebibytes - mean_mebibytes);
+            variance += (sample.hours - mean_hours).powi(2);
+        }
+        covariance / variance
+    }
+
+    fn judge(&self, minutes: u64) {
+        let (first, second) = self.open_files();
+        let growth = self.growth();
+        let last = self.samples.last().unwrap().mebibytes;
+        println!(
+            "{}: {last:.1} MiB, growth {growth:.2} MiB an hour; open files {first}, then {second}",
+            self.name
+        );
+        assert!(second <= first + 10, "{}: open files grow", self.name);
+        assert!(
+            minutes < 60 || growth < MOST_GROWTH,
+            "{}: memory grows by {growth:.2} MiB an hour",
+            self.name
+        );
+    }
+
+    /// The most open files in the first and in the second half after the warm-up.
+    fn open_files(&self) -> (usize, usize) {
+        let (first, second) = self.settled().split_at(self.settled().len() / 2);
+        let most =
+            |samples: &[Sample]| samples.iter().map(|sample| sample.open_files).max().unwrap();
+        (most(first), most(second))
+    }
+}
+
+/// Calls `job` at each interval until the soak is over. Counts the calls.
+fn at_intervals(
+    is_over: &Arc<AtomicBool>,
+    count: &Arc<AtomicUsize>,
+    mut job: impl FnMut() + Send + 'static,
+) -> JoinHandle<()> {
+    let (is_over, count) = (Arc::clone(is_over), Arc::clone(count));
+    thread::spawn(move || {
+        let mut next = Instant::now();
+        while !is_over.load(Relaxed) {
+            job();
+            count.fetch_add(1, Relaxed);
+            // A face that is late does not catch up.
+            next = Instant::now().max(next + INTERVAL);
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    })
+}
+
+/// The faces of a server: the JSON API, with attached and with durable jobs, and the command line.
+fn faces_of(
+    server: &Server,
+    sshd: &Arc<Sshd>,
+    is_over: &Arc<AtomicBool>,
+    count: &Arc<AtomicUsize>,
+) -> Vec<JoinHandle<()>> {
+    let caller = server.caller(sshd, "soak", &[]);
+    let token = caller.token.clone();
+    let over_http = {
+        let caller = caller.clone();
+        move || {
+            let reply = caller.ok("run", json!({"host": HOST, "command": COMMAND}));
+            assert_eq!(reply["exit_status"], 0, "{reply}");
+        }
+    };
+    let durable = move || {
+        let request = json!({"host": HOST, "command": COMMAND, "durable": true});
+        let job = caller.ok("spawn", request)["job_id"].clone();
+        let reply = caller.ok("wait", json!({"job_ids": [job], "wait_ms": 50_000}));
+        assert_eq!(reply["ended"], 1, "{reply}");
+        caller.ok("forget", json!({"job_id": job}));
+    };
+    let by_command_line = {
+        let (sshd, socket) = (Arc::clone(sshd), server.socket.display().to_string());
+        move || {
+            let mut run = command(&sshd, &["--server", &socket, "run", HOST, "--", COMMAND]);
+            let run = run.env("SSHJOBS_TOKEN", &token).stdout(Stdio::piped());
+            let output = run.output().unwrap();
+            assert_eq!(told(&output).lines().count(), 1000);
+        }
+    };
+    vec![
+        at_intervals(is_over, count, over_http),
+        at_intervals(is_over, count, durable),
+        at_intervals(is_over, count, by_command_line),
+    ]
+}
+
+/// Processes on this machine that belong to a job.
+fn processes_of_jobs() -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let of_jobs = processes.filter(|process| {
+        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+        environment
+            .split(|&byte| byte == 0)
+            .any(|variable| variable.starts_with(b"SSHJOBS_JOB="))
+    });
+    of_jobs.count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_jobs_a_second_leave_nothing_behind() {
+    let minutes = std::env::var("SSHJOBS_SOAK_MINUTES").map_or(120, |text| text.parse().unwrap());
+    let time = Duration::from_secs(60 * minutes);
+    let sshd = Arc::new(Sshd::start().await);
+    let processes_before = processes_of_jobs();
+    let server = Server::start(&sshd);
+    let mut agent = McpClient::start(&sshd.ssh_config());
+    let mut observed = [
+        Observed::new("server", server.pid()),
+        Observed::new("MCP on stdio", agent.pid()),
+        Observed::new("library", std::process::id()),
+    ];
+
+    let is_over = Arc::new(AtomicBool::new(false));
+    let count = Arc::new(AtomicUsize::new(0));
+    let on_stdio = move || {
+        let reply = agent.ok("ssh_run", json!({"host": HOST, "command": COMMAND}));
+        assert_eq!(reply["exit_status"], 0, "{reply}");
+    };
+    let jobs = sshd.jobs();
+    let runtime = tokio::runtime::Handle::current();
+    let by_library = {
+        let jobs = jobs.clone();
+        move || {
+            let status = runtime.block_on(jobs.command(HOST, COMMAND).status());
+            assert!(status.unwrap().is_success());
+        }
+    };
+    let mut faces = faces_of(&server, &sshd, &is_over, &count);
+    faces.extend([
+        at_intervals(&is_over, &count, on_stdio),
+        at_intervals(&is_over, &count, by_library),
+    ]);
+
+    let began = Instant::now();
+    while began.elapsed() < time && !faces.iter().any(JoinHandle::is_finished) {
+        tokio::time::sleep(SAMPLE).await;
+        observed.iter_mut().for_each(|process| process.look(began));
+    }
+    is_over.store(true, Relaxed);
+    for face in faces {
+        face.join().expect("every job of the face succeeds");
+    }
+    jobs.shutdown().await;
+
+    let rate = count.load(Relaxed) as f64 / began.elapsed().as_secs_f64();
+    println!(
+        "{minutes} minutes, {} jobs, {rate:.1} a second",
+        count.load(Relaxed)
+    );
+    observed.iter().for_each(|process| process.judge(minutes));
+    assert_eq!(server.stop().await, Some(0));
+    let files = sshd
+        .spool("none")
+        .parent()
+        .map(|spools| fs::read_dir(spools).map(Iterator::count));
+    println!("files of jobs on the host: {files:?}");
+    support::eventually("the host has no process of a job", async || {
+        processes_of_jobs() <= processes_before
+    })
+    .await;
+}
