@@ -136,7 +136,8 @@ impl<const N: usize> Matching<N> {
         let began = Instant::now();
         let given_up = Arc::new(AtomicBool::new(false));
         let _give_up = GiveUp(Arc::clone(&given_up));
-        let (patterns, longest) = (self.patterns.clone(), self.longest);
+        let patterns = self.patterns.clone();
+        let longest = self.longest;
         let sieves = Arc::clone(&self.sieves);
         let deadline = began + self.time;
         let sifting = tokio::task::spawn_blocking(move || {
