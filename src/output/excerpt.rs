@@ -93,8 +93,8 @@ fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
 }
 
 fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
-    // No more lines than the budget has bytes.
-    let behind = ring.newest().value().saturating_sub(max_bytes as u64 + 1);
+    // A line costs at least one byte, its end, so no more than `max_bytes` lines fit.
+    let behind = ring.newest().value().saturating_sub(max_bytes as u64);
     let last = ring.lines_after(LineNo::new(behind), Selection::Both);
     last_of(
         last.map(|line| PageLine::of(&line, Render::Clean)).collect(),
@@ -152,12 +152,30 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_line_takes_one_byte() {
+        let mut ring = Ring::new(RingLimits::default());
+        ring.append(Stream::Stdout, &[b'\n'; 100], 0);
+
+        let excerpt = excerpt(&ring);
+
+        assert_eq!((excerpt.head.len(), excerpt.tail.len()), (25, 25));
+    }
+
+    #[test]
     fn without_the_first_lines_there_is_no_head() {
         let excerpt = excerpt(&ring(100, 50));
         assert_eq!(
             (excerpt.head.len(), excerpt.tail.len(), excerpt.between),
             (0, 10, 90)
         );
+    }
+
+    /// The excerpt of a ring with its last errors, in 40 bytes if it is cut.
+    fn excerpt_with_errors(ring: &Ring) -> Excerpt {
+        let errors = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
+        let errors = errors.map(|line| PageLine::of(&line, Render::Clean)).collect();
+        let budget = ExcerptBudget { whole: 50, cut: 40 };
+        Excerpt::of(ring, ring, errors, budget)
     }
 
     #[test]
@@ -167,18 +185,79 @@ mod tests {
         for n in 43..=100 {
             ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
         }
-        let errors = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
-        let errors = errors.map(|line| PageLine::of(&line, Render::Clean)).collect();
-        let budget = ExcerptBudget {
-            whole: 100,
-            cut: 40,
-        };
 
-        let excerpt = Excerpt::of(&ring, &ring, errors, budget);
+        let excerpt = excerpt_with_errors(&ring);
 
         assert_eq!(texts(&excerpt.errors), ["error: a", "error: b"]);
         assert_eq!(texts(&excerpt.head), ["0001", "0002"]);
         assert_eq!(texts(&excerpt.tail), ["0099", "0100"]);
         assert_eq!(excerpt.between, 96);
+    }
+
+    #[test]
+    fn errors_that_are_in_the_head_or_the_tail_are_not_repeated() {
+        let mut ring = Ring::new(RingLimits::default());
+        for n in 1..=50 {
+            ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
+            if [1, 2, 25, 49, 50].contains(&n) {
+                ring.append(Stream::Stderr, format!("e{n}\n").as_bytes(), 0);
+            }
+        }
+
+        let excerpt = excerpt_with_errors(&ring);
+
+        assert_eq!(texts(&excerpt.head), ["0001", "e1"]);
+        assert_eq!(texts(&excerpt.errors), ["e2", "e25", "e49"]);
+        assert_eq!(texts(&excerpt.tail), ["0050", "e50"]);
+        assert_eq!(excerpt.between, 51);
+    }
+
+    #[test]
+    fn errors_get_at_most_half_of_the_budget() {
+        let mut ring = ring(20, 1000);
+        ring.append(
+            Stream::Stderr,
+            b"error: 1\nerror: 2\nerror: 3\nerror: 4\n",
+            0,
+        );
+        for n in 25..=50 {
+            ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
+        }
+
+        let excerpt = excerpt_with_errors(&ring);
+
+        // The errors take 18 of the 40 bytes; head and tail get 11 each.
+        assert_eq!(texts(&excerpt.errors), ["error: 3", "error: 4"]);
+        assert_eq!((excerpt.head.len(), excerpt.tail.len()), (2, 2));
+    }
+
+    #[test]
+    fn a_line_end_of_an_error_takes_a_byte_of_the_budget() {
+        let mut ring = ring(20, 1000);
+        ring.append(Stream::Stderr, b"1\n2\n3\n4\n5\n6\n7\n8\n9\n", 0);
+        for n in 30..=50 {
+            ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
+        }
+
+        let excerpt = excerpt_with_errors(&ring);
+
+        assert_eq!(excerpt.errors.len(), 9);
+        assert_eq!((excerpt.head.len(), excerpt.tail.len()), (2, 2));
+    }
+
+    #[test]
+    fn after_a_stream_is_deleted_there_is_no_head() {
+        let mut ring = Ring::new(RingLimits::default());
+        ring.append(Stream::Stderr, b"error\n", 0);
+        for n in 2..=20 {
+            ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
+        }
+        ring.append(Stream::Stderr, b"the last error\n", 0);
+        ring.forget(Selection::Only(Stream::Stdout));
+
+        let excerpt = excerpt_with_errors(&ring);
+
+        assert_eq!((texts(&excerpt.head), excerpt.between), (Vec::new(), 19));
+        assert_eq!(texts(&excerpt.tail), ["error", "the last error"]);
     }
 }

@@ -62,3 +62,17 @@ impl Line<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_counts_milliseconds_since_1970() {
+        let time = UNIX_EPOCH + Duration::from_micros(1_500_999);
+
+        assert_eq!(timestamp_of(time), 1500);
+        assert_eq!(time_of(1500), UNIX_EPOCH + Duration::from_millis(1500));
+        assert_eq!(timestamp_of(UNIX_EPOCH - Duration::from_secs(1)), 0);
+    }
+}
