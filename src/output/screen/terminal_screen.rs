@@ -54,7 +54,8 @@ impl TerminalScreen {
 
     /// Processes the next output.
     pub fn feed(&mut self, output: &[u8]) {
-        let translated = self.translator.translate(output);
+        let (_, cols) = self.parser.screen().size();
+        let translated = self.translator.translate(output, cols.get());
         self.parser.process(&translated);
         self.position += output.len() as u64;
         self.compare_rows();

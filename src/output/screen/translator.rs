@@ -1,10 +1,14 @@
-//! Rewrites sequences that `vt100` does not support into ones that it does.
+//! Rewrites sequences that `vt100` lacks, or performs without a limit. Follows the states of its parser
+//! (`vte`) exactly: a sequence that only one of the two sees would pass unchanged.
 //!
 //! - The line-drawing character set (DEC Special Graphics), with which programs in a locale without
 //!   UTF-8 draw boxes: `ESC ( 0` or `ESC ) 0` loads it as G0 or G1, `ESC ( B` loads ASCII, and the
 //!   control characters SO and SI choose G1 or G0. While it is chosen, the bytes from `` ` `` to `~`
 //!   become the UTF-8 of the characters they stand for.
 //! - IND (`ESC D`) and NEL (`ESC E`), which move to the next line.
+//! - REP (`CSI n b`) repeats the last character n times, and `vt100` sets no limit: eight bytes of output
+//!   would draw 65,535 characters. Programs fill a part of a row with REP, so n is limited to the number
+//!   of columns.
 
 use std::borrow::Cow;
 
@@ -41,6 +45,9 @@ enum Meaning {
     Graphic(char),
     /// The last byte of a sequence that these controls perform.
     Movement(&'static [u8]),
+    /// The last byte of REP, with its count. `None` if the sequence is not a plain `CSI n b`; it is then
+    /// dropped.
+    Repeat(Option<u16>),
 }
 
 /// Position within a sequence.
@@ -56,17 +63,15 @@ enum State {
     LoadsG1,
     /// After ESC and another intermediate byte.
     Intermediate,
-    /// Within a control sequence.
-    Csi,
-    /// Within a string, such as a title.
+    /// Within a control sequence, with its number so far. `None` once anything but digits has followed.
+    Csi(Option<u16>),
+    /// Within a string, such as a title. ESC ends it.
     String,
-    /// After ESC within a string.
-    StringEscape,
 }
 
 impl Translator {
-    /// Translates the next piece of output.
-    pub(super) fn translate<'a>(&mut self, output: &'a [u8]) -> Cow<'a, [u8]> {
+    /// Translates the next piece of output, for a screen of this many columns.
+    pub(super) fn translate<'a>(&mut self, output: &'a [u8], cols: u16) -> Cow<'a, [u8]> {
         // Fast path for nearly all output: no escape sequence, no SO, and no line-drawing set loaded.
         let is_plain = self.state == State::Text && !self.g0_draws && !self.g1_draws;
         if is_plain && memchr::memchr2(ESCAPE, SHIFT_OUT, output).is_none() {
@@ -84,6 +89,14 @@ impl Translator {
                     // `vt100` has already received the ESC. It ignores `ESC D` and `ESC E`.
                     translated.push(byte);
                     translated.extend_from_slice(controls);
+                }
+                Meaning::Repeat(count) => {
+                    // `vt100` has already received `CSI n`: CAN cancels it.
+                    translated.push(CANCEL);
+                    if let Some(count) = count {
+                        let limited = format!("\x1b[{}b", count.min(cols));
+                        translated.extend_from_slice(limited.as_bytes());
+                    }
                 }
             }
             self.unfinished = if self.state == State::Text {
@@ -106,11 +119,14 @@ impl Translator {
 
     fn take(&mut self, byte: u8) -> Meaning {
         self.state = match (self.state, byte) {
-            (State::String, ESCAPE) => State::StringEscape,
             (_, ESCAPE) => State::Escape,
             (_, CANCEL | SUBSTITUTE) => State::Text,
             (State::Text, _) => return self.text(byte),
-            (State::Escape, b'[') => State::Csi,
+            (State::String, BELL) => State::Text,
+            (State::String, _) => State::String,
+            // Other control characters within a sequence are performed or ignored, and it continues.
+            (_, 0x00..=0x1f | 0x7f..=0xff) => self.state,
+            (State::Escape, b'[') => State::Csi(Some(0)),
             (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::String,
             (State::Escape, b'(') => State::LoadsG0,
             (State::Escape, b')') => State::LoadsG1,
@@ -135,10 +151,17 @@ impl Translator {
                 self.g1_draws = set == b'0';
                 State::Text
             }
-            (State::Csi, b'@'..=b'~') => State::Text,
-            (State::String, BELL) => State::Text,
-            (State::Csi | State::String, _) => self.state,
-            (State::Escape | State::Intermediate | State::StringEscape, _) => State::Text,
+            (State::Csi(Some(number)), b'0'..=b'9') => {
+                let digit = u16::from(byte - b'0');
+                State::Csi(Some(number.saturating_mul(10).saturating_add(digit)))
+            }
+            (State::Csi(number), b'b') => {
+                self.state = State::Text;
+                return Meaning::Repeat(number);
+            }
+            (State::Csi(_), b'@'..=b'~') => State::Text,
+            (State::Csi(_), _) => State::Csi(None),
+            (State::Escape | State::Intermediate, _) => State::Text,
         };
         Meaning::Itself
     }
@@ -177,13 +200,15 @@ fn unfinished_character(output: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn translated(pieces: &[&str]) -> String {
         let mut translator = Translator::default();
         let bytes: Vec<u8> = pieces
             .iter()
-            .flat_map(|piece| translator.translate(piece.as_bytes()).into_owned())
+            .flat_map(|piece| translator.translate(piece.as_bytes(), 80).into_owned())
             .collect();
         String::from_utf8(bytes).unwrap()
     }
@@ -212,10 +237,84 @@ mod tests {
     }
 
     #[test]
+    fn a_character_is_repeated_for_a_row_at_most() {
+        assert_eq!(translated(&["=\x1b[79b"]), "=\x1b[79\x18\x1b[79b");
+        assert_eq!(translated(&["=\x1b[6", "5535b"]), "=\x1b[65535\x18\x1b[80b");
+        assert_eq!(
+            translated(&["=\x1b[99999999b"]),
+            "=\x1b[99999999\x18\x1b[80b"
+        );
+        assert_eq!(translated(&["=\x1b[b"]), "=\x1b[\x18\x1b[0b");
+        // `vt100` would ignore the second parameter and repeat it 65,535 times.
+        assert_eq!(translated(&["=\x1b[65535;1bq"]), "=\x1b[65535;1\x18q");
+    }
+
+    /// The largest count of REP that `vt100`'s parser sees.
+    #[derive(Default)]
+    struct LargestRepeat(u16);
+
+    impl vte::Perform for LargestRepeat {
+        fn csi_dispatch(
+            &mut self,
+            parameters: &vte::Params,
+            intermediates: &[u8],
+            _: bool,
+            action: char,
+        ) {
+            if action == 'b' && intermediates.is_empty() {
+                let count = parameters.iter().next().map_or(0, |values| values[0]);
+                self.0 = self.0.max(count);
+            }
+        }
+    }
+
+    /// Bytes that change the state of a parser, and those of REP.
+    const PIECES: [&[u8]; 18] = [
+        b"\x1b", b"[", b"b", b"65535", b"9", b";", b":", b"?", b" ", b"]", b"P", b"X", b"\\",
+        b"\x07", b"\x18", b"\0", b"\x7f", b"\x9c",
+    ];
+
+    proptest! {
+        #[test]
+        fn no_count_above_the_columns_reaches_the_parser(
+            pieces in proptest::collection::vec(proptest::sample::select(PIECES.as_slice()), 1..40),
+            cut in 0_usize..60,
+        ) {
+            let output = pieces.concat();
+            let (start, end) = output.split_at(cut.min(output.len()));
+            let mut translator = Translator::default();
+            let mut parser = vte::Parser::new();
+            let mut largest = LargestRepeat::default();
+
+            for piece in [start, end] {
+                parser.advance(&mut largest, &translator.translate(piece, 80));
+            }
+
+            prop_assert!(largest.0 <= 80, "{}", largest.0);
+        }
+    }
+
+    #[test]
+    fn sequences_that_begin_oddly_are_followed() {
+        for odd in [
+            b"=\x1b]\x1b[65535b".as_slice(),
+            b"=\x1b\0[65535b",
+            b"=\x1b\xff[65535b",
+        ] {
+            let translated = Translator::default().translate(odd, 80).into_owned();
+            assert!(
+                translated.ends_with(b"\x18\x1b[80b"),
+                "{}",
+                odd.escape_ascii()
+            );
+        }
+    }
+
+    #[test]
     fn what_is_not_complete_is_counted() {
         let unfinished = |text: &[u8]| {
             let mut translator = Translator::default();
-            translator.translate(text);
+            translator.translate(text, 80);
             translator.unfinished()
         };
         assert_eq!(unfinished(b"text"), 0);

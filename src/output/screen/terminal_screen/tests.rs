@@ -142,3 +142,11 @@ fn the_smallest_and_the_largest_terminal_take_any_output() {
         screen.redraw();
     }
 }
+
+#[test]
+fn a_character_is_repeated() {
+    let mut screen = TerminalScreen::new(TerminalSize { cols: 10, rows: 3 });
+    screen.feed(b"=\x1b[4b|\r\n-\x1b[65535b");
+    // `-` is printed once and repeated ten times, which continues in the third row.
+    assert_eq!(texts(&screen.view()), ["=====|", "----------", "-"]);
+}
