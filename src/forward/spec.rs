@@ -132,11 +132,8 @@ fn ends(text: &str, default_host: &str) -> Result<(Endpoint, Endpoint), BadForwa
         return Err(bad());
     }
     let listen = Endpoint::parse(&listen.join(":"), default_host)?;
-    let target = Endpoint::parse(&target.join(":"), default_host)?;
-    match &target {
-        Endpoint::Tcp { host, .. } if host.is_empty() => Err(bad()),
-        Endpoint::Tcp { .. } | Endpoint::Unix(_) => Ok((listen, target)),
-    }
+    let target = Endpoint::parse_target(&target.join(":"), default_host)?;
+    Ok((listen, target))
 }
 
 /// Parts between colons, but not those within the brackets of an address.
@@ -174,7 +171,16 @@ mod tests {
         );
         assert_eq!(local("/tmp/s:web:80"), is("/tmp/s", "web:80"));
         assert_eq!(local("/tmp/s:/run/db.sock"), is("/tmp/s", "/run/db.sock"));
-        for text in ["", "80", "web:80", "a:b:c:d:e", "/s:1:web:80", "x:web:80"] {
+        for text in [
+            "",
+            "80",
+            "web:80",
+            "a:b:c:d:e",
+            "/s:1:web:80",
+            "x:web:80",
+            "80::80",
+            "80:web:0",
+        ] {
             assert_eq!(local(text), None, "{text}");
         }
         let dynamic = ForwardSpec::dynamic("1080").unwrap();

@@ -111,7 +111,9 @@ pub use crate::output::{
 pub use crate::runner::{
     Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
 };
-pub use crate::ssh::{Answer, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource};
+pub use crate::ssh::{
+    Answer, BadEndpoint, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource,
+};
 pub use crate::store::Filter;
 
 #[doc(hidden)]

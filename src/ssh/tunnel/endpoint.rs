@@ -18,8 +18,15 @@ pub enum Endpoint {
 
 /// A text that is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is neither HOST:PORT nor an absolute path of a socket")]
-pub struct BadEndpoint(pub String);
+#[non_exhaustive]
+pub enum BadEndpoint {
+    /// Not an address.
+    #[error("{0:?} is neither HOST:PORT nor an absolute path of a socket")]
+    Address(String),
+    /// An address without a host, or with port 0.
+    #[error("nothing can connect to {0:?}: a target has a host and a port from 1 to 65535")]
+    Target(String),
+}
 
 impl Endpoint {
     /// A TCP port.
@@ -35,7 +42,7 @@ impl Endpoint {
     /// # Errors
     /// [`BadEndpoint`].
     pub fn parse(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
-        let bad = || BadEndpoint(text.to_owned());
+        let bad = || BadEndpoint::Address(text.to_owned());
         if text.starts_with('/') {
             if text.contains('\0') {
                 return Err(bad());
@@ -56,6 +63,20 @@ impl Endpoint {
             return Err(bad());
         }
         Ok(Self::tcp(host, port))
+    }
+
+    /// Parses an endpoint that streams are connected to.
+    ///
+    /// # Errors
+    /// [`BadEndpoint`].
+    pub fn parse_target(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
+        let endpoint = Self::parse(text, default_host)?;
+        match &endpoint {
+            Self::Tcp { host, port } if host.is_empty() || *port == 0 => {
+                Err(BadEndpoint::Target(text.to_owned()))
+            }
+            Self::Tcp { .. } | Self::Unix(_) => Ok(endpoint),
+        }
     }
 
     /// Whether only processes of the same machine can connect to it, if it listens there.
@@ -110,6 +131,18 @@ mod tests {
             "/run/\0app.sock",
         ] {
             assert!(Endpoint::parse(text, "localhost").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_target_has_a_host_and_a_port() {
+        for text in [":80", "[]:80", "web1:0", "0"] {
+            let refused = Endpoint::parse_target(text, "localhost");
+            assert_eq!(refused, Err(BadEndpoint::Target(text.to_owned())), "{text}");
+        }
+        for text in ["web1:80", "[::1]:65535", "/run/app.sock"] {
+            let target = Endpoint::parse_target(text, "localhost").unwrap();
+            assert_eq!(target.to_string(), text);
         }
     }
 

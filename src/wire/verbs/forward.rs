@@ -6,7 +6,9 @@ use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{BadForward, Endpoint, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus};
+use crate::jobs::{
+    BadEndpoint, Endpoint, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
+};
 use crate::wire::Service;
 use crate::wire::error::{Code, Error};
 use crate::wire::leave_out::is_zero;
@@ -213,9 +215,10 @@ impl Service {
             "127.0.0.1"
         };
         let listen = request.listen.as_deref().unwrap_or("0");
-        let listen = endpoint(listen, default_host)?;
+        let listen = Endpoint::parse(listen, default_host).map_err(refuse_endpoint)?;
         let target = request.target.as_deref();
-        let target = target.map(|target| endpoint(target, "127.0.0.1")).transpose()?;
+        let target = target.map(|target| Endpoint::parse_target(target, "127.0.0.1"));
+        let target = target.transpose().map_err(refuse_endpoint)?;
         let is_socket_here = !request.reverse && matches!(listen, Endpoint::Unix(_));
         if !self.is_for_this_machine() && (request.reverse || is_socket_here) {
             return Err(Error::new(
@@ -233,11 +236,9 @@ impl Service {
     }
 }
 
-fn endpoint(text: &str, default_host: &str) -> Result<Endpoint, Error> {
-    Endpoint::parse(text, default_host).map_err(|error| {
-        let hint = "write web1:80, [::1]:80 or /run/app.sock; a port alone is on this loopback";
-        Error::invalid(BadForward::from(error).to_string(), hint)
-    })
+fn refuse_endpoint(error: BadEndpoint) -> Error {
+    let hint = "write web1:80, [::1]:80 or /run/app.sock; a port alone is on this loopback";
+    Error::invalid(error.to_string(), hint)
 }
 
 fn missing(argument: &str) -> Error {
