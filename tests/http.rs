@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::command::{command, sshjobs, told};
-use crate::support::server::{Caller, Server, answer, events, token};
+use crate::support::server::{Caller, Server, answer, certificate, events, token};
 use crate::support::{HOST, Sshd, assert_dead, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -950,38 +950,7 @@ fn follow_events(caller: &Caller, path: &str) -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_speaks_tls_with_the_certificate_that_its_file_has_now() {
     let sshd = Sshd::start().await;
-    let certify = |name: &str| {
-        let (cert, key) = (sshd.path("cert.pem"), sshd.path("key.pem"));
-        let status = Command::new("openssl")
-            .args([
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-days",
-                "2",
-            ])
-            .args([
-                "-subj",
-                &format!("/CN={name}"),
-                "-addext",
-                "subjectAltName=DNS:localhost,IP:127.0.0.1",
-                "-addext",
-                "basicConstraints=critical,CA:FALSE",
-            ])
-            .arg("-keyout")
-            .arg(&key)
-            .arg("-out")
-            .arg(&cert)
-            .stderr(Stdio::null())
-            .status();
-        assert!(status.unwrap().success());
-        (cert.display().to_string(), key.display().to_string())
-    };
-    let (cert, key) = certify("one");
+    let (cert, key) = certificate(&sshd, "one");
     let server = Server::with(&sshd, &["--tls-cert", &cert, "--tls-key", &key]);
     assert!(server.url.starts_with("https://"), "{}", server.url);
     let token = token(&sshd, "ci", &[]);
@@ -1004,7 +973,7 @@ async fn a_server_speaks_tls_with_the_certificate_that_its_file_has_now() {
         Some(255),
         "no authority has signed it"
     );
-    certify("two");
+    certificate(&sshd, "two");
     eventually("the new certificate is shown", async || {
         hosts().status.success()
     })

@@ -1,4 +1,4 @@
-//! Attacks over the network: floods, garbage, clients that stall. The server keeps answering, stays
+//! Attacks over the network: floods, clients that stall. The server keeps answering, stays
 //! small, and starves no client.
 
 use std::io::{ErrorKind, Read, Write};
@@ -8,106 +8,18 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::support::server::{Caller, Server};
-use crate::support::{HOST, Sshd};
 use serde_json::json;
 
-/// Sends bytes, and returns the response until the server closes or is silent for a moment.
-fn throw(server: &Server, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(server.address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_millis(2000))).unwrap();
-    // A server that has seen enough closes while we still write.
-    if stream.write_all(bytes).is_err() {
-        return Vec::new();
-    }
-    stream.shutdown(std::net::Shutdown::Write).ok();
-    let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
-    loop {
-        match stream.read(&mut buffer) {
-            Ok(0) => return answer,
-            Ok(read) => answer.extend_from_slice(&buffer[..read]),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => return answer,
-            Err(error) => panic!("the server neither answers nor closes: {error}"),
-        }
-    }
-}
-
-/// Pseudo-random bytes that are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound as u64).unwrap()
-    }
-}
-
-/// A request that was once a good one.
-fn mangled(random: &mut Random, token: &str) -> Vec<u8> {
-    let body = r#"{"job_id":"web1-00000000","wait_ms":0}"#;
-    let heads = [
-        "POST /v1/tail",
-        "GET /v1/jobs/x/stream",
-        "POST /mcp",
-        "GET /v1/jobs/x/raw?stream=stdout",
-        "PRI *",
-    ];
-    let head = heads[random.below(heads.len())];
-    let mut request = format!(
-        "{head} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes();
-    for _ in 0..=random.below(8) {
-        let place = random.below(request.len());
-        match random.below(4) {
-            0 => request[place] = random.next().to_le_bytes()[0],
-            1 => drop(request.splice(place..place, vec![b'A'; random.below(200)])),
-            2 => request.truncate(place.max(1)),
-            _ => drop(request.splice(place..place, b"\r\n".to_vec())),
-        }
-    }
-    request
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_requests_of_garbage_change_nothing() {
-    let sshd = Sshd::start().await;
-    let server = Server::start(&sshd);
-    let caller = server.caller(&sshd, "ci", &[]);
-    caller.ok("run", json!({"host": HOST, "command": "true"}));
-    let round = |seed: u64, count: usize| {
-        std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let (server, token) = (&server, &caller.token);
-                scope.spawn(move || {
-                    let mut random = Random(seed + thread);
-                    (0..count / 4).for_each(|_| drop(throw(server, &mangled(&mut random, token))));
-                });
-            }
-        });
-    };
-    round(1, 2000);
-    let before = server.memory();
-    round(1000, 8000);
-    let grown = server.memory().saturating_sub(before);
-    assert!(grown < 16 << 10, "{grown} kB more than before");
-    caller.ok("run", json!({"host": HOST, "command": "true"}));
-}
+use crate::http_fuzz::{Listener, metrics_address, send_and_read};
+use crate::support::server::{Caller, Server};
+use crate::support::{HOST, Sshd};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heads_without_end_are_cut_off() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let flood = |request: String| {
-        let answer = throw(&server, request.as_bytes());
+        let answer = send_and_read(&server, Listener::Api, request.as_bytes());
         String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
     };
     let one = flood(format!(
@@ -327,14 +239,13 @@ async fn clients_that_fill_one_listener_leave_room_on_the_others() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "ci", &[]);
-    let url = server.metrics.strip_prefix("http://").unwrap();
-    let metrics = url.strip_suffix("/metrics").unwrap().to_owned();
+    let metrics = metrics_address(&server);
 
     let stalled: Vec<TcpStream> =
-        (0..TOO_MANY).map(|_| TcpStream::connect(&metrics).unwrap()).collect();
+        (0..TOO_MANY).map(|_| TcpStream::connect(metrics).unwrap()).collect();
 
     // The listener is full: it accepts no further connection.
-    let mut refused = TcpStream::connect(&metrics).unwrap();
+    let mut refused = TcpStream::connect(metrics).unwrap();
     refused.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
     refused.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let silence = refused.read(&mut [0; 16]);

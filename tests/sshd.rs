@@ -35,6 +35,7 @@ mod fuzz;
 mod host_keys;
 mod http;
 mod http_attacks;
+mod http_fuzz;
 mod inspect;
 mod jumps;
 mod kills;

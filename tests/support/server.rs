@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -22,6 +22,23 @@ pub struct Server {
     pub metrics: String,
     /// The rest of a cluster, if it is one. Only dropped.
     cluster: Option<Box<dyn std::any::Any + Send + Sync>>,
+}
+
+/// Writes a self-signed certificate for localhost with this common name, and its key. Returns both paths.
+pub fn certificate(sshd: &Sshd, name: &str) -> (String, String) {
+    let cert = sshd.path("cert.pem").display().to_string();
+    let key = sshd.path("key.pem").display().to_string();
+    let status = Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
+        .args(["-pkeyopt", "ec_paramgen_curve:P-256"])
+        .args(["-subj", &format!("/CN={name}")])
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
+        .args(["-keyout", &key, "-out", &cert])
+        .stderr(Stdio::null())
+        .status();
+    assert!(status.expect("openssl is installed").success());
+    (cert, key)
 }
 
 /// A response: the status, and the body as JSON (null if it is not JSON).
