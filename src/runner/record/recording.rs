@@ -19,6 +19,8 @@ const END_SHOWN: Duration = Duration::from_secs(2);
 /// Interval of keepalives while output is held back. The minimum of sshd's ClientAliveInterval is
 /// one second.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+/// Time for which recording works before it yields to other tasks of its thread.
+const TURN: Duration = Duration::from_micros(500);
 /// After its processes were killed: time limit for the server to report the end of the job.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,20 +54,31 @@ impl<F: FarEnd> Recording<F> {
 
     /// Records until the job has ended or is detached. Cancel safe: a later call resumes.
     async fn run(&mut self) -> End {
+        // Since it yielded.
+        let mut worked = Duration::ZERO;
         loop {
-            let recorded = match self.next().await {
+            let next = self.next().await;
+            let now = Instant::now();
+            let recorded = match next {
                 Next::Event(event) => {
                     self.is_closed = event.is_last();
-                    self.recorder.take(event, Instant::now())
+                    self.recorder.take(event, now)
                 }
                 Next::Drained => self.recorder.drained(),
                 Next::WasHeld => {
-                    self.recorder.was_held(Instant::now());
+                    self.recorder.was_held(now);
                     continue;
                 }
             };
-            if let Some(end) = self.apply(recorded) {
+            if let Some(end) = self.apply(recorded, now) {
                 return end;
+            }
+            // tokio's budget counts events, not time, and an event of short lines takes ten times as long as one of
+            // long lines.
+            worked += now.elapsed();
+            if worked >= TURN {
+                worked = Duration::ZERO;
+                tokio::task::yield_now().await;
             }
         }
     }
@@ -93,8 +106,8 @@ impl<F: FarEnd> Recording<F> {
         }
     }
 
-    fn apply(&self, Recorded { changes, end }: Recorded) -> Option<End> {
-        self.job.record(changes, Instant::now());
+    fn apply(&self, Recorded { changes, end }: Recorded, now: Instant) -> Option<End> {
+        self.job.record(changes, now);
         let announced = self.recorder.announced();
         self.announced
             .send_if_modified(|known| std::mem::replace(known, announced) != announced);
@@ -238,6 +251,9 @@ async fn record_within_limit<F: FarEnd>(
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
+    use std::task::Poll;
+
+    use bytes::Bytes;
 
     use super::*;
     use crate::job::{Announcements, Caller, Draft, Exit, Nonce, Wait};
@@ -292,6 +308,28 @@ mod tests {
         );
         let status = job.status();
         assert_eq!((status.total_lines, status.dropped_lines), (20_000, 10_000));
+    }
+
+    #[tokio::test]
+    async fn recording_a_flood_yields_to_other_tasks() {
+        let short_lines = Bytes::from(b"y\n".repeat(16 << 10));
+        let flood = std::iter::repeat_n(FarEvent::Data(Stream::Stdout.into(), short_lines), 100);
+        let mut recording = recording(flood.chain([FarEvent::Closed]));
+        let mut turns = 0;
+        let others = std::future::poll_fn(|context| {
+            turns += 1;
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+
+        tokio::select! {
+            biased;
+            _ = recording.run() => {}
+            () = others => {}
+        }
+
+        // 1.6 million lines take 20 ms at least.
+        assert!(turns >= 10, "{turns} turns");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! A transport that detects silence and can stop receiving.
+//! A transport that detects silence, can stop receiving, and yields to other tasks.
 
 use std::io;
 use std::pin::Pin;
@@ -12,12 +12,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lock::{Guard, lock};
 
+/// Bytes received before the task yields to others of its thread. tokio's own budget of 128 reads can be
+/// four megabytes, which take 10 ms or more to decrypt.
+const TURN_BYTES: usize = 256 << 10;
+
 /// A stream that fails when no data moves for too long, and that can be held back.
 ///
 /// russh sends keepalives, but it can't distinguish a held host from a lost one, and sends none
 /// while a write is pending. So russh is configured never to give up, and this stream detects a
 /// lost peer. A held stream receives nothing, so that the far end has to wait, and still sends: a
-/// server that expects signs of life gets them.
+/// server that expects signs of life gets them. In a flood, other tasks get their turns.
 pub(super) struct Watched<S> {
     inner: S,
     pulse: Pulse,
@@ -26,6 +30,8 @@ pub(super) struct Watched<S> {
     writing: Option<Pin<Box<Sleep>>>,
     /// Timer while nothing arrives.
     reading: Option<Pin<Box<Sleep>>>,
+    /// Bytes received since the task yielded or waited.
+    received_in_turn: usize,
 }
 
 /// Signs of life of a stream, shared with the owner of the connection over it.
@@ -115,6 +121,7 @@ impl<S> Watched<S> {
             longest_silence,
             writing: None,
             reading: None,
+            received_in_turn: 0,
         }
     }
 
@@ -180,18 +187,27 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
                 return Poll::Pending;
             }
         }
+        if self.received_in_turn >= TURN_BYTES {
+            self.received_in_turn = 0;
+            // Schedules the next poll, behind the other tasks.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buffer.filled().len();
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
             Poll::Pending => {
+                self.received_in_turn = 0;
                 // The stream may be held before anything arrives.
                 self.pulse.signs().reader = Some(context.waker().clone());
                 self.watch_read(context)
             }
             Poll::Ready(read) => {
                 // An empty read means the end of the stream and is no sign of life.
-                if buffer.filled().len() > before {
+                let received = buffer.filled().len() - before;
+                if received > 0 {
                     self.pulse.signs().heard = Instant::now();
                 }
+                self.received_in_turn += received;
                 Poll::Ready(read)
             }
         }
@@ -270,6 +286,45 @@ mod tests {
             io::ErrorKind::TimedOut
         );
         assert_eq!(began.elapsed(), SILENCE);
+    }
+
+    #[tokio::test]
+    async fn a_flood_lets_other_tasks_run() {
+        const PIECE: usize = 32 << 10;
+        let (ours, mut theirs) = duplex(1 << 20);
+        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        theirs.write_all(&[0; 1 << 20]).await.unwrap();
+        let reading = async {
+            for _ in 0..(1 << 20) / PIECE {
+                stream.read_exact(&mut [0; PIECE]).await.unwrap();
+            }
+        };
+        let mut turns = 0;
+        let others = std::future::poll_fn(|context| {
+            turns += 1;
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        tokio::select! {
+            biased;
+            () = reading => {}
+            () = others => {}
+        }
+        assert_eq!(turns, (1 << 20) / TURN_BYTES - 1);
+    }
+
+    #[tokio::test]
+    async fn a_flood_goes_on_although_nothing_else_wakes_its_task() {
+        let (ours, mut theirs) = duplex(4 * TURN_BYTES);
+        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        theirs.write_all(&vec![0; 4 * TURN_BYTES]).await.unwrap();
+        let reading = async {
+            for _ in 0..8 {
+                stream.read_exact(&mut vec![0; TURN_BYTES / 2]).await.unwrap();
+            }
+        };
+
+        tokio::time::timeout(Duration::from_secs(10), reading).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
