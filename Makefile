@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-as-user test-clients test-page test-cluster torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
-	tests-of-packages dist reproduce site picture screenshots bench fuzz demo
+	tests-of-packages dist reproduce site picture screenshots bench fuzz mutants demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -132,3 +132,6 @@ bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of
 fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightly toolchain
 	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 	fuzz/hunt $(SECONDS)
+
+mutants:  ## Break each expression of a ROOM (output, policy, job) in turn, and list the changes that no unit test notices
+	fixtures/mutants $(ROOM)
