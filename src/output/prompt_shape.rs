@@ -66,6 +66,8 @@ mod tests {
             "[=====>   ]",
             "(3/7)",
             "fetch [12/40]",
+            "in the press",
+            "enter the key",
             "...",
             "done",
         ] {

@@ -289,6 +289,34 @@ mod tests {
     }
 
     #[test]
+    fn a_match_costs_more_than_its_text() {
+        let ring = ring(&"x\n".repeat(100));
+        let (matches, _) = search(&ring, "x", |query| {
+            (query.context, query.max_bytes) = (0, 10 * (MATCH_BYTES + 2));
+        });
+        assert_eq!(matches.len(), 10);
+    }
+
+    #[test]
+    fn a_search_whose_budget_is_spent_reads_no_further() {
+        let ring = ring(&"x\n".repeat(100));
+        let query = SearchQuery {
+            cursor: LineNo::START,
+            last: None,
+            selection: Selection::Both,
+            context: 5,
+            max_matches: 50,
+            max_bytes: MATCH_BYTES + 2,
+        };
+        let mut search = Search::new(query, &ring, ring.newest());
+        let first = search.fetch(&ring).unwrap().remove(0);
+
+        search.take(first, true);
+
+        assert_eq!((search.fetch(&ring), search.ahead()), (None, None));
+    }
+
+    #[test]
     fn context_costs_budget_too() {
         let long = "y".repeat(1000);
         let ring = ring(&format!("x\nx\nx\n{long}\n{long}\n{long}\nx\n"));
