@@ -23,6 +23,9 @@ pub enum BadEndpoint {
     /// Not an address.
     #[error("{0:?} is neither HOST:PORT nor an absolute path of a socket")]
     Address(String),
+    /// Its port is too large.
+    #[error("{0:?} has a port above 65535")]
+    Port(String),
     /// An address without a host, or with port 0.
     #[error("nothing can connect to {0:?}: a target has a host and a port from 1 to 65535")]
     Target(String),
@@ -44,13 +47,15 @@ impl Endpoint {
     pub fn parse(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
         let bad = || BadEndpoint::Address(text.to_owned());
         if text.starts_with('/') {
-            if text.contains('\0') {
+            if text.contains('\0') || text.ends_with('/') {
                 return Err(bad());
             }
             return Ok(Self::Unix(text.to_owned()));
         }
         let (host, port) = text.rsplit_once(':').unwrap_or((default_host, text));
-        let port = port.parse().map_err(|_| bad())?;
+        if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(bad());
+        }
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         // Colons of an address need brackets: in `::1:22` nobody knows where the port begins.
         if bare.is_none() && host.contains(':') {
@@ -62,6 +67,8 @@ impl Endpoint {
         if host.contains(|c: char| c.is_control() || c.is_whitespace() || "/[]".contains(c)) {
             return Err(bad());
         }
+        // Digits alone are a number, unless it is too large.
+        let port = port.parse().map_err(|_| BadEndpoint::Port(text.to_owned()))?;
         Ok(Self::tcp(host, port))
     }
 
@@ -121,7 +128,8 @@ mod tests {
         for text in [
             "::1:80",
             "web1:http",
-            "web1:70000",
+            "web1:+80",
+            "web1:",
             "",
             "relative/socket",
             "relative/socket:80",
@@ -129,8 +137,19 @@ mod tests {
             "[[::1]]:80",
             "web 1:80",
             "/run/\0app.sock",
+            "/run/",
+            "/",
         ] {
-            assert!(Endpoint::parse(text, "localhost").is_err(), "{text}");
+            let refused = Endpoint::parse(text, "localhost");
+            assert_eq!(
+                refused,
+                Err(BadEndpoint::Address(text.to_owned())),
+                "{text}"
+            );
+        }
+        for text in ["web1:65536", "70000", "[::1]:99999999999999999999"] {
+            let refused = Endpoint::parse(text, "localhost");
+            assert_eq!(refused, Err(BadEndpoint::Port(text.to_owned())), "{text}");
         }
     }
 
