@@ -72,6 +72,8 @@ async fn main() {
         ($($name:literal $part:expr),+ $(,)?) => {
             $(if parts.has($name) {
                 $part;
+                // A run of an hour that is broken off keeps its figures.
+                report.write_figures(&directory);
             })+
         };
     }
@@ -147,5 +149,6 @@ async fn main() {
         "curve-distance" spawn::curve(&mut report).await,
     );
     assert!(!report.is_empty(), "no part has a name with {:?}", parts.0);
-    report.write(&directory);
+    report.draw_curves(&directory);
+    println!("\nWritten to {}.", directory.display());
 }

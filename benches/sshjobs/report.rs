@@ -161,15 +161,18 @@ impl Report {
         self.curves.push(curve);
     }
 
-    /// Writes `report.json` and a picture of each curve into a directory.
-    pub(crate) fn write(&self, directory: &Path) {
+    /// Writes all figures so far to `report.json` in a directory.
+    pub(crate) fn write_figures(&self, directory: &Path) {
         fs::create_dir_all(directory).unwrap();
         let json = serde_json::to_string_pretty(self).unwrap();
         fs::write(directory.join("report.json"), json + "\n").unwrap();
+    }
+
+    /// Writes a picture of each curve into a directory.
+    pub(crate) fn draw_curves(&self, directory: &Path) {
         for curve in &self.curves {
             plot::draw(curve, &directory.join(curve.name).with_extension("svg"));
         }
-        println!("\nWritten to {}.", directory.display());
     }
 }
 
