@@ -54,7 +54,7 @@ impl<F: FarEnd> Recording<F> {
 
     /// Records until the job has ended or is detached. Cancel safe: a later call resumes.
     async fn run(&mut self) -> End {
-        // Since it yielded.
+        // Time spent on recording since it yielded.
         let mut worked = Duration::ZERO;
         loop {
             let next = self.next().await;
