@@ -414,10 +414,8 @@ async fn a_job_that_reads_is_distinguished_from_one_that_works() {
 async fn a_program_that_opens_the_terminal_itself_is_seen_to_read_it() {
     let target = Target::start().await;
     let key = "d=$(mktemp -d); ssh-keygen -q -t ed25519 -N secret -f $d/k; ssh-keygen -y -f $d/k < /dev/null; rm -r $d";
-    for command in [
-        "sh -c 'printf \"Your answer \"; read x </dev/tty' </dev/null",
-        key,
-    ] {
+    let answer = "sh -c 'printf \"Your answer \"; read x </dev/tty' </dev/null";
+    for (command, prompt) in [(answer, "Your answer"), (key, "passphrase")] {
         let job = start(
             &target,
             SpawnRequest {
@@ -427,6 +425,8 @@ async fn a_program_that_opens_the_terminal_itself_is_seen_to_read_it() {
         )
         .await
         .unwrap();
+        // A busy machine may take longer to make the key than the silence waited for below.
+        until(&target, &job, prompt).await;
         let reply = tail(
             &target,
             TailRequest {
