@@ -141,3 +141,15 @@ impl Case {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expected_decision_is_named_as_in_a_policy_file() {
+        for expected in [Expected::Allow, Expected::Approval, Expected::Deny] {
+            assert_eq!(serde_json::to_value(expected).unwrap(), expected.as_str());
+        }
+    }
+}

@@ -102,5 +102,16 @@ mod tests {
         for payload in [long, many] {
             assert_eq!(Claims::of(payload.as_object().unwrap()), Err(TooManyClaims));
         }
+        let long = serde_json::json!({"long": "x".repeat(LONGEST_VALUE)});
+        let many = serde_json::json!({"many": vec![7; MOST_VALUES]});
+        for payload in [long, many] {
+            assert!(Claims::of(payload.as_object().unwrap()).is_ok());
+        }
+    }
+
+    #[test]
+    fn claims_of_a_test_case_have_its_values() {
+        let claims = Claims::with([("team".to_owned(), "web".to_owned())]);
+        assert_eq!(claims.values("team"), ["web"]);
     }
 }

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::policy::rule::Limits;
 use crate::policy::{Claims, Inventory, Machine, Role};
 
 const POLICY: &str = r#"
@@ -107,6 +109,21 @@ fn the_example_of_the_documentation_decides_as_it_says() {
     let (is_allowed, rules) = decided(&policy, &agent, Verb::Run, &database, free);
     assert!(!is_allowed);
     assert_eq!(rules, ["never the databases"]);
+}
+
+#[test]
+fn a_rule_has_the_limits_that_are_written() {
+    let policy = policy(POLICY);
+    let limits = policy.rules.all()[1].limits;
+    assert_eq!(
+        limits,
+        Limits {
+            jobs: Some(5),
+            timeout: Some(Duration::from_secs(600)),
+            bytes: None,
+            starts_per_minute: Some(30),
+        }
+    );
 }
 
 #[test]
@@ -255,12 +272,84 @@ fn what_can_never_take_effect_is_refused() {
         "4: no rule allows the template \"idle\"",
     );
     check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = [\"tail\"]\n\
+         [[rules]]\nname = \"b\"\neffect = \"deny\"\ncommands = [\"idle\"]\n\
+         [templates.idle]\ncommand = \"true\"\n",
+        "8: no rule allows the template \"idle\"",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n\
+         [templates.careful]\ncommand = \"true\"\napproval = \"person\"\n",
+        "4: the template \"careful\" asks a person, and there are no [[approvers]]",
+    );
+    check_mistake(
         "[[rules]]\nname = \"a\"\ncommands = \"any\"\napproval = \"person\"\n",
         "1: the rule \"a\" asks a person, and there are no [[approvers]]",
     );
     check_mistake(
         "[[rules]]\nname = \"a\"\neffect = \"deny\"\napproval = \"person\"\n",
         "4: approval has no effect in a rule that denies",
+    );
+}
+
+/// A rule that allows commands, with this line added, and the mistake that is expected in it.
+fn check_mistake_in_rule(line: &str, expected: &str) {
+    let text = format!(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n{line}\n[[approvers]]\ncallers = [\"alice\"]\n"
+    );
+    check_mistake(&text, &format!("4: {expected}"));
+}
+
+#[test]
+fn a_value_outside_its_range_is_refused_in_a_rule() {
+    let approvals =
+        "approvals is the number of callers who have to agree, 1 to 10, with approval = \"person\"";
+    check_mistake_in_rule("approvals = 2", approvals);
+    check_mistake_in_rule("approvals = 0\napproval = \"person\"", approvals);
+    check_mistake_in_rule("approvals = 11\napproval = \"person\"", approvals);
+    check_mistake_in_rule(
+        "approval = \"person\"\nverbs = [\"run\", \"tail\"]",
+        "nobody can be asked about tail: only about run, spawn, write, signal and forward",
+    );
+    check_mistake_in_rule(
+        "hours = []",
+        "the list is empty, so the rule never applies; omit the key for all",
+    );
+    check_mistake_in_rule(
+        "hours = [\"mon\"]",
+        "\"mon\" is not a span of hours; write mon-fri 08:00-18:00, times in UTC",
+    );
+    for limit in ["jobs", "timeout_s", "starts_per_minute"] {
+        check_mistake_in_rule(
+            &format!("limits = {{ {limit} = 0 }}"),
+            "a limit of 0 allows nothing; use a rule with effect = \"deny\"",
+        );
+    }
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = \"some\"\n",
+        "3: commands is \"any\" or a list of templates, not \"some\"",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = []\n",
+        "3: the list is empty, so the rule never applies",
+    );
+}
+
+#[test]
+fn a_value_outside_its_range_is_refused_in_a_template() {
+    let check = |kind: &str, expected: &str| {
+        let text = format!(
+            "[[rules]]\nname = \"a\"\ncommands = \"any\"\n[templates.t]\ncommand = \"true {{x}}\"\nparameters.x = {{ {kind} }}\n"
+        );
+        check_mistake(&text, &format!("6: {expected}"));
+    };
+    check("enum = []", "the list of values is empty");
+    check("int = [2, 1]", "2 is more than 1");
+    let path = "path is the absolute directory that a value lies below, without ..";
+    check("path = \"srv\"", path);
+    check("path = \"/srv/../etc\"", path);
+    policy(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n[templates.t]\ncommand = \"true {x}\"\nparameters.x = { int = [1, 1] }\n",
     );
 }
 
