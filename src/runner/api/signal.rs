@@ -109,7 +109,8 @@ impl Runner {
             Asking::Person,
         )
         .await?;
-        if report.found_nothing() {
+        // A durable job has ended only when all of its output is read, so it may be without processes before.
+        if report.found_nothing() && job.is_over() {
             return Err(SignalError::JobEnded);
         }
         Ok(report)
