@@ -327,7 +327,7 @@ async fn an_agent_opens_lists_and_closes_forwards() {
     let exposed = json!({"action": "open", "host": HOST, "listen": "0.0.0.0:0", "target": target});
     assert_eq!(code(&mut client, exposed), "policy_denied");
     let taken = json!({"action": "open", "host": HOST, "listen": sshd.port().to_string(), "target": target});
-    assert_eq!(code(&mut client, taken), "io");
+    assert_eq!(code(&mut client, taken), "address_in_use");
     let wrong = json!({"action": "open", "host": HOST, "target": "::1:22"});
     assert_eq!(code(&mut client, wrong), "invalid_argument");
     assert_eq!(
@@ -401,7 +401,7 @@ async fn a_host_that_allows_no_forwards_says_so() {
     let jobs = sshd.jobs();
     let spec = ForwardSpec::remote("0:127.0.0.1:1").unwrap();
     let error = jobs.open_forward(HOST, spec, ForwardOptions::default()).await.unwrap_err();
-    assert!(error.to_string().contains("does not allow"), "{error}");
+    assert!(error.to_string().contains("its sshd refused"), "{error}");
     let forward = open(&jobs, ForwardSpec::local("0:localhost:1").unwrap()).await;
     ask(port_of(&forward), "x").await.ok();
     eventually("it is told", async || {

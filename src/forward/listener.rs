@@ -95,7 +95,9 @@ fn bind_socket(path: &str) -> io::Result<Listener> {
     let private = tempfile::Builder::new()
         .prefix(".sj")
         .rand_bytes(4)
-        .tempdir_in(beside.unwrap_or(Path::new(".")))?;
+        .tempdir_in(beside.unwrap_or(Path::new(".")))
+        // Without the name of the private directory, which the caller did not choose.
+        .map_err(|error| io::Error::from(error.kind()))?;
     let made = private.path().join("s");
     let listener = UnixListener::bind(&made)?;
     std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600))?;

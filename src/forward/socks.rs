@@ -43,7 +43,9 @@ impl Answer {
             DialError::Prohibited => Self::NotAllowed,
             DialError::ConnectFailed => Self::ConnectionRefused,
             DialError::Channel(ChannelError::TimedOut(_)) => Self::HostUnreachable,
-            DialError::NotOpened | DialError::Channel(_) => Self::GeneralFailure,
+            DialError::ListenRefused | DialError::NotOpened | DialError::Channel(_) => {
+                Self::GeneralFailure
+            }
         }
     }
 }

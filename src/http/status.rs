@@ -69,7 +69,8 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         Code::EditNotFound | Code::EditNotUnique | Code::FileExists => StatusCode::CONFLICT,
         Code::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
         Code::NotVerified => StatusCode::BAD_GATEWAY,
-        Code::StdinClosed
+        Code::AddressInUse
+        | Code::StdinClosed
         | Code::Backpressure
         | Code::NotOwner
         | Code::StillRunning

@@ -135,6 +135,9 @@ pub enum DialError {
     /// The host does not forward: `AllowTcpForwarding`, `PermitOpen` (RFC 4254, reason 1).
     #[error("the host's sshd does not allow this forward")]
     Prohibited,
+    /// The host does not listen for streams. Its reply has no reason (RFC 4254 §7.1).
+    #[error("its sshd refused, and gave no reason")]
+    ListenRefused,
     /// The target does not accept the connection, or its name is unknown (reason 2).
     #[error("the host can't connect to the target")]
     ConnectFailed,

@@ -86,7 +86,8 @@ fn in_words_of_json(message: &str) -> String {
         return message.to_owned();
     };
     let expected = match expected {
-        "i64" | "u64" | "u32" | "f64" => "a number",
+        "i64" | "f64" => "a number",
+        "u64" | "u32" => "a number that is not negative",
         "a sequence" => "a list",
         "a map" => "an object",
         other => other,

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Json, Router};
 use serde::Serialize;
+use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use crate::http::status::Failure;
@@ -151,13 +152,15 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 
 /// The arguments of a call.
 fn arguments(body: &[u8]) -> Result<Map<String, Value>, Failure> {
-    // serde's message may quote the body, except its category.
     serde_json::from_slice(body).map_err(|error| {
-        let message = format!(
-            "the body is not a JSON object: {:?} error at column {}",
-            error.classify(),
-            error.column()
-        );
+        // serde's message may quote the body, so only its category is used.
+        let message = match error.classify() {
+            Category::Data => "the body is JSON, but not an object".to_owned(),
+            Category::Eof => "the body is not a whole JSON object: it ends too early".to_owned(),
+            Category::Syntax | Category::Io => {
+                format!("the body is not JSON: see column {}", error.column())
+            }
+        };
         Error::invalid(message, "send a JSON object; v1/openapi.json describes it").into()
     })
 }

@@ -63,7 +63,7 @@ impl Connection {
     /// for port 0 the server has chosen one. A connection has one listener.
     ///
     /// # Errors
-    /// [`DialError::Prohibited`] if the server refuses: the port is taken, or it does not allow
+    /// [`DialError::ListenRefused`] if the server refuses: the port is taken, or it does not allow
     /// forwards.
     pub async fn listen(
         &self,
@@ -90,7 +90,7 @@ impl Connection {
         };
         let bound = match timeout(LISTEN_TIME, requested).await {
             Ok(Ok(bound)) => bound,
-            Ok(Err(russh::Error::RequestDenied)) => return Err(DialError::Prohibited),
+            Ok(Err(russh::Error::RequestDenied)) => return Err(DialError::ListenRefused),
             Ok(Err(_)) => return Err(ChannelError::ConnectionLost.into()),
             Err(_) => return Err(ChannelError::TimedOut(LISTEN_TIME).into()),
         };

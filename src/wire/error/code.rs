@@ -54,7 +54,7 @@ pub enum Code {
     Backpressure,
     /// Another process owns the job and does not accept calls for it.
     NotOwner,
-    /// The job still runs.
+    /// The job still runs, or its host still has output of it.
     StillRunning,
     /// The job has ended.
     JobEnded,
@@ -104,6 +104,8 @@ pub enum Code {
     DiskFull,
     /// A transferred content differs from its source.
     NotVerified,
+    /// Something listens there already.
+    AddressInUse,
     /// Reading or writing failed locally.
     Io,
 }
@@ -160,6 +162,7 @@ impl Code {
             Self::EditNotUnique => "edit_not_unique",
             Self::DiskFull => "disk_full",
             Self::NotVerified => "not_verified",
+            Self::AddressInUse => "address_in_use",
             Self::Io => "io",
         }
     }
@@ -171,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 49] = [
+    const ALL: [Code; 50] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -220,6 +223,7 @@ mod tests {
         Code::EditNotUnique,
         Code::DiskFull,
         Code::NotVerified,
+        Code::AddressInUse,
         Code::Io,
     ];
 

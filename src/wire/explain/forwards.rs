@@ -1,6 +1,8 @@
 //! Explains why ports can't be forwarded.
 
-use crate::jobs::{DialError, ForwardError, chain};
+use std::io;
+
+use crate::jobs::{DialError, Endpoint, ForwardError, chain};
 use crate::wire::error::{Code, Error};
 
 pub(super) fn forward(error: &ForwardError) -> Error {
@@ -12,11 +14,7 @@ pub(super) fn forward(error: &ForwardError) -> Error {
             let hint = "close a forward, or wait for jobs to end";
             Error::new(Code::Capacity, message, hint).retryable()
         }
-        ForwardError::Listen { .. } => Error::new(
-            Code::Io,
-            message,
-            "choose another port, or 0 for a free one; a socket's path must not exist",
-        ),
+        ForwardError::Listen { at, source } => listen(at, source.kind(), message),
         ForwardError::RemoteListen { source, .. } => remote_listen(source, message),
         ForwardError::TooMany { .. } => {
             let hint = "list them, and close those that nobody needs";
@@ -35,10 +33,28 @@ pub(super) fn forward(error: &ForwardError) -> Error {
     }
 }
 
+fn listen(at: &Endpoint, kind: io::ErrorKind, message: String) -> Error {
+    let hint = match at {
+        Endpoint::Tcp { .. } => "choose another port, or 0 for a free one",
+        Endpoint::Unix(_) => {
+            "the path must be new and shorter than 108 bytes, in a directory that you can write to"
+        }
+    };
+    let code = if kind == io::ErrorKind::AddrInUse {
+        Code::AddressInUse
+    } else {
+        Code::Io
+    };
+    Error::new(code, message, hint)
+}
+
 fn remote_listen(source: &DialError, message: String) -> Error {
     match source {
         DialError::Channel(_) => Error::new(Code::ConnectionLost, message, "try again").retryable(),
-        DialError::Prohibited | DialError::ConnectFailed | DialError::NotOpened => Error::new(
+        DialError::ListenRefused
+        | DialError::Prohibited
+        | DialError::ConnectFailed
+        | DialError::NotOpened => Error::new(
             Code::Unsupported,
             message,
             "the port may be taken there, a socket may be left there from before, or sshd does not \

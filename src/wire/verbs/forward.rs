@@ -215,10 +215,10 @@ impl Service {
             "127.0.0.1"
         };
         let listen = request.listen.as_deref().unwrap_or("0");
-        let listen = Endpoint::parse(listen, default_host).map_err(refuse_endpoint)?;
+        let listen = Endpoint::parse(listen, default_host).map_err(refuse_listen)?;
         let target = request.target.as_deref();
         let target = target.map(|target| Endpoint::parse_target(target, "127.0.0.1"));
-        let target = target.transpose().map_err(refuse_endpoint)?;
+        let target = target.transpose().map_err(refuse_target)?;
         let is_socket_here = !request.reverse && matches!(listen, Endpoint::Unix(_));
         if !self.is_for_this_machine() && (request.reverse || is_socket_here) {
             return Err(Error::new(
@@ -236,7 +236,12 @@ impl Service {
     }
 }
 
-fn refuse_endpoint(error: BadEndpoint) -> Error {
+fn refuse_listen(error: BadEndpoint) -> Error {
+    let hint = "write 8080, 127.0.0.1:8080, [::1]:8080 or /run/app.sock; 0 stands for a free port";
+    Error::invalid(error.to_string(), hint)
+}
+
+fn refuse_target(error: BadEndpoint) -> Error {
     let hint = "write web1:80, [::1]:80 or /run/app.sock; a port alone is on this loopback";
     Error::invalid(error.to_string(), hint)
 }
