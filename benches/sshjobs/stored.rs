@@ -242,33 +242,47 @@ struct Searched {
     grep: Duration,
 }
 
-/// The same search in a job's stored output, and by another program in a file.
+/// The same search in a job's stored output, and by another program in a file: the best of three, in turn.
+/// The first would read while the operating system still writes the output.
 async fn search(sshd: &Sshd, service: &Service, job: &str, lines: u64) -> Searched {
     const PATTERN: &str = "line [0-9]*99999 ";
-    let begun = Instant::now();
-    let (mut since, mut found) = (0, 0);
-    loop {
-        let request = serde_json::json!({"job_id": job, "pattern": PATTERN, "context": 0, "max_matches": 1000, "since_line_no": since});
-        let request = serde_json::from_value::<SearchRequest>(request).unwrap();
-        let reply = service.search(request).await.unwrap();
-        found += reply.matches.len();
-        since = reply.last_line_no;
-        if !reply.has_more {
-            break;
-        }
-    }
-    let ours = begun.elapsed();
     let file = sshd.path("text");
     let text = std::fs::File::create(&file).unwrap();
     let mut seq = Command::new("seq");
     seq.args(["-f", NUMBERED, &lines.to_string()]).stdout(text);
     assert!(seq.status().unwrap().success());
-    let begun = Instant::now();
-    let output = Command::new(GREP).args(["-n", PATTERN]).arg(&file).output().unwrap();
-    let grep = begun.elapsed();
-    let theirs = output.stdout.iter().filter(|byte| **byte == b'\n').count();
-    assert_eq!(theirs, found);
-    Searched { ours, grep }
+
+    let mut best = Searched {
+        ours: Duration::MAX,
+        grep: Duration::MAX,
+    };
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let found = search_all(service, job, PATTERN).await;
+        best.ours = best.ours.min(begun.elapsed());
+
+        let begun = Instant::now();
+        let output = Command::new(GREP).args(["-n", PATTERN]).arg(&file).output().unwrap();
+        best.grep = best.grep.min(begun.elapsed());
+        let theirs = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(theirs, found);
+    }
+    best
+}
+
+/// Searches all of a job's output, and returns the number of matches.
+async fn search_all(service: &Service, job: &str, pattern: &str) -> usize {
+    let (mut since, mut found) = (0, 0);
+    loop {
+        let request = serde_json::json!({"job_id": job, "pattern": pattern, "context": 0, "max_matches": 1000, "since_line_no": since});
+        let request = serde_json::from_value::<SearchRequest>(request).unwrap();
+        let reply = service.search(request).await.unwrap();
+        found += reply.matches.len();
+        since = reply.last_line_no;
+        if !reply.has_more {
+            return found;
+        }
+    }
 }
 
 /// The cost of a durable job beside that of an attached one.
