@@ -161,3 +161,44 @@ fn the_page_of_the_codes_has_every_code() {
     }
     check("codes.md", &page);
 }
+
+/// The tables of a report of `make bench`.
+fn figures(report: &Value) -> String {
+    let mut page = String::new();
+    for section in report["sections"].as_array().unwrap() {
+        let title = section["title"].as_str().unwrap();
+        write!(
+            page,
+            "### {title}\n\n| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|\n"
+        )
+        .unwrap();
+        for row in section["rows"].as_array().unwrap() {
+            let [what, ours, peer, bar] =
+                ["what", "ours", "peer", "bar"].map(|name| row[name].as_str().unwrap());
+            let ratio =
+                row["ratio"].as_f64().map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+            writeln!(page, "| {what} | {ours} | {peer} | {ratio} | {bar} |").unwrap();
+        }
+        page.push('\n');
+    }
+    page
+}
+
+#[test]
+fn the_benchmarks_show_the_figures_of_the_report() {
+    const BEGIN: &str = "<!-- figures of report.json -->\n\n";
+    const END: &str = "<!-- end of the figures -->\n";
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/");
+    let page = std::fs::read_to_string(format!("{docs}benchmarks.md")).unwrap();
+    let report = std::fs::read(format!("{docs}benchmarks/report.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+
+    let figures = figures(&report);
+    check(
+        "benchmarks.md",
+        &format!("{before}{BEGIN}{figures}{END}{after}"),
+    );
+}
