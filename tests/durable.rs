@@ -570,24 +570,3 @@ async fn a_job_that_is_forgotten_leaves_nothing_on_its_host_and_a_running_one_st
     eventually("nothing is left", async || spools().is_empty()).await;
     service.shutdown().await;
 }
-
-/// Starts a job that prints faster than its output is read, and returns once its processes have ended.
-async fn flood(sshd: &Sshd, client: &mut McpClient) -> String {
-    let request = json!({"host": HOST, "command": "yes | head -c 300M", "durable": true});
-    let job = client.ok("ssh_spawn", request)["job_id"].as_str().unwrap().to_owned();
-    let end = sshd.spool(&job).join("exit");
-    eventually("its processes have ended", async || end.exists()).await;
-    job
-}
-
-#[tokio::test]
-async fn a_job_whose_host_still_has_output_is_deleted_when_forced() {
-    let sshd = Sshd::start().await;
-    let mut owner = McpClient::start(&sshd.ssh_config());
-    let job = flood(&sshd, &mut owner).await;
-    let signalled = owner.ok("ssh_signal", json!({"job_id": job, "signal": "KILL"}));
-    assert_eq!(signalled["confirmed_dead"], json!(true), "{signalled}");
-    assert_eq!(signalled["state"], json!("running"), "{signalled}");
-    owner.ok("ssh_forget", json!({"job_id": job, "force": true}));
-    assert!(!sshd.spool(&job).exists());
-}

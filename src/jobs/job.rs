@@ -437,61 +437,20 @@ impl Job {
         Ok(forgotten)
     }
 
-    /// Kills the job, if it still runs, and deletes it with its output.
-    ///
-    /// A durable job may print faster than its output is read. Output that its host still has when its processes have
-    /// ended is deleted there unread.
-    ///
-    /// # Errors
-    /// Those of [`kill`](Self::kill) and [`forget`](Self::forget).
-    pub async fn kill_and_forget(&self) -> Result<(u64, u64), Error> {
-        match self.kill().await {
-            Err(Error::StillRunning(_)) => {
-                self.forget_unread_output().await?;
-                // If it has not ended then, `forget` fails.
-                self.wait_within(END_SEEN).await;
-            }
-            killed => killed?,
-        }
-        self.forget().await
-    }
-
-    /// Deletes the output of a durable job, or of the durable members of a fleet, on the hosts where no process of
-    /// it is left.
-    async fn forget_unread_output(&self) -> Result<(), Error> {
-        let inside = self.act(Verb::Forget).await?;
-        if self.job.spec.durable && self.job.fleet.is_none() {
-            inside.runner.forget_on_host(&self.job).await;
-        }
-        for member in self.members().await? {
-            if member.spec.durable && !member.is_over() {
-                inside.runner.forget_on_host(&member).await;
-            }
-        }
-        Ok(())
-    }
-
     /// Deletes the jobs of a fleet's members, too.
     async fn forget_members(&self) -> Result<(), Error> {
-        for member in self.members().await? {
-            member.forget_output(Selection::Both).await;
-            self.act(Verb::Forget).await?.runner.forget(&member).await;
-        }
-        Ok(())
-    }
-
-    /// The jobs of a fleet's members that are still kept. None for a job on one host.
-    async fn members(&self) -> Result<Vec<Arc<job::Job>>, Error> {
-        let states = self.fleet().map(|fleet| fleet.members()).unwrap_or_default();
-        let mut members = Vec::new();
-        for id in states.iter().filter_map(|state| state.job.as_ref()) {
+        let members = self.fleet().map(|fleet| fleet.members()).unwrap_or_default();
+        for id in members.iter().filter_map(|member| member.job.as_ref()) {
             match self.door.find(id).await {
-                Ok(member) => members.push(member),
+                Ok(member) => {
+                    member.forget_output(Selection::Both).await;
+                    self.act(Verb::Forget).await?.runner.forget(&member).await;
+                }
                 Err(Error::UnknownJob(_) | Error::Expired(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(members)
+        Ok(())
     }
 
     /// Deletes the finished lines of the selected streams. Returns the number of lines and bytes

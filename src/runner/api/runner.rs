@@ -342,24 +342,18 @@ impl Runner {
         )
     }
 
-    /// Deletes the files of a durable job on its host, if none of its processes is left there. Whoever follows the
-    /// job learns that they are gone, and records its end.
-    pub async fn forget_on_host(&self, job: &Job) {
-        let host = HostRef::of(job);
-        let command = spool::forget(&[job.id.as_str()]);
-        let asking = ask(&self.shared, &host, &command, &[]);
-        if !matches!(timeout(SPOOL_REMOVAL, asking).await, Ok(Ok(_))) {
-            tracing::debug!(job = %job.id, "its files stay on the host until they are swept");
-        }
-    }
-
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
     pub async fn forget(&self, job: &Job) {
         // First, so that a lookup during the slow steps below reports the job as expired.
         self.shared.registry().bury(&job.id);
         self.shared.foreign_jobs.forget(&job.id);
         if job.spec.durable {
-            self.forget_on_host(job).await;
+            let host = HostRef::of(job);
+            let command = spool::forget(&[job.id.as_str()]);
+            let asking = ask(&self.shared, &host, &command, &[]);
+            if !matches!(timeout(SPOOL_REMOVAL, asking).await, Ok(Ok(_))) {
+                tracing::debug!(job = %job.id, "its files stay on the host until they are swept");
+            }
         }
         if let Some(storing) = &self.shared.storing {
             storing.flush(FLUSH_TO_END).await;

@@ -109,8 +109,7 @@ impl Runner {
             Asking::Person,
         )
         .await?;
-        // A durable job has ended only when all of its output is read, so it may be without processes before.
-        if report.found_nothing() && job.is_over() {
+        if report.found_nothing() {
             return Err(SignalError::JobEnded);
         }
         Ok(report)

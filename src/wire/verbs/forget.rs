@@ -75,12 +75,10 @@ impl Service {
                 forgotten_bytes,
             });
         }
-        let forgotten = if request.force {
-            job.kill_and_forget().await
-        } else {
-            job.forget().await
-        };
-        let (forgotten_lines, forgotten_bytes) = forgotten?;
+        if request.force {
+            job.kill().await?;
+        }
+        let (forgotten_lines, forgotten_bytes) = job.forget().await?;
         Ok(ForgetReply {
             forgotten_lines,
             forgotten_bytes,

@@ -78,8 +78,7 @@ fn tell(id: &str, reply: &SignalReply, is_one_of_several: bool, is_json: bool) -
     }
     let result = match (&reply.unverified, reply.confirmed_dead) {
         (Some(why), _) => why.as_str(),
-        (None, true) if reply.standing.state.is_final() => "no process of the job is left",
-        (None, true) => "no process of the job is left; its output is still being read",
+        (None, true) => "no process of the job is left",
         (None, false) => "the signal was sent; the job still runs",
     };
     if is_one_of_several {
