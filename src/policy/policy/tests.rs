@@ -335,22 +335,26 @@ fn a_value_outside_its_range_is_refused_in_a_rule() {
     );
 }
 
+/// A policy with a template that has one parameter of this kind.
+fn template_with(kind: &str) -> String {
+    format!(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n\
+         [templates.t]\ncommand = \"true {{x}}\"\nparameters.x = {{ {kind} }}\n"
+    )
+}
+
 #[test]
 fn a_value_outside_its_range_is_refused_in_a_template() {
-    let check = |kind: &str, expected: &str| {
-        let text = format!(
-            "[[rules]]\nname = \"a\"\ncommands = \"any\"\n[templates.t]\ncommand = \"true {{x}}\"\nparameters.x = {{ {kind} }}\n"
-        );
-        check_mistake(&text, &format!("6: {expected}"));
-    };
-    check("enum = []", "the list of values is empty");
-    check("int = [2, 1]", "2 is more than 1");
-    let path = "path is the absolute directory that a value lies below, without ..";
-    check("path = \"srv\"", path);
-    check("path = \"/srv/../etc\"", path);
-    policy(
-        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n[templates.t]\ncommand = \"true {x}\"\nparameters.x = { int = [1, 1] }\n",
+    let path = "6: path is the absolute directory that a value lies below, without ..";
+    check_mistake(
+        &template_with("enum = []"),
+        "6: the list of values is empty",
     );
+    check_mistake(&template_with("int = [2, 1]"), "6: 2 is more than 1");
+    check_mistake(&template_with("path = \"srv\""), path);
+    check_mistake(&template_with("path = \"/srv/../etc\""), path);
+
+    policy(&template_with("int = [1, 1]"));
 }
 
 #[test]
