@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use regex::{Regex, RegexBuilder};
+use memchr::memmem::Finder;
+use memchr::{memchr, memrchr};
+use regex::{Regex, RegexBuilder, bytes};
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::Look;
+use regex_syntax::hir::{Hir, HirKind, Look};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -48,6 +50,10 @@ const PLACE: Duration = Duration::from_secs(2);
 /// bytes: the time for a match grows with the product of both.
 const BIG: usize = 64 << 10;
 const LONGEST_FOR_BIG: usize = 4 << 10;
+/// To match one line takes about as long as to look for a text in this many bytes.
+const BYTES_PER_LINE: usize = 1 << 10;
+/// Number of lines with the required text after which it turns out whether most lines have it.
+const FIRST_LINES: usize = 8;
 
 impl<const N: usize> Matching<N> {
     /// Matches each of the given patterns.
@@ -147,9 +153,7 @@ impl<const N: usize> Matching<N> {
             });
             sift(&mut |lines| {
                 let is_in_time = !given_up.load(Relaxed) && Instant::now() < deadline;
-                is_in_time
-                    && std::str::from_utf8(lines)
-                        .is_ok_and(|lines| sieves.iter().all(|sieve| sieve.has_no_match(lines)))
+                is_in_time && sieves.iter().all(|sieve| sieve.has_no_match(lines))
             })
         });
         // Without a timeout: after the deadline each piece may have a match, so `sift` ends soon.
@@ -171,23 +175,27 @@ struct Sieve {
     pattern: Regex,
     /// Longest line to match, as in [`Matching`].
     longest: usize,
+    /// A text in each line that matches. To look for it is several times faster than to match a pattern.
+    required: Option<Finder<'static>>,
     /// May match a text without a matching line, but never misses one that has it. One search through
     /// many lines is several times faster than one for each line.
-    of_many_lines: Option<Regex>,
+    of_many_lines: Option<bytes::Regex>,
 }
 
 impl Sieve {
     fn new(pattern: &Regex, longest: usize) -> Self {
-        // A big pattern is matched only in short texts.
-        let of_many_lines = if longest == usize::MAX {
-            multi_line(pattern.as_str())
-        } else {
-            None
-        };
+        let parsed = ParserBuilder::new().multi_line(true).build().parse(pattern.as_str()).ok();
         Self {
             pattern: pattern.clone(),
             longest,
-            of_many_lines,
+            required: parsed
+                .as_ref()
+                .and_then(required_text)
+                .map(|text| Finder::new(text).into_owned()),
+            // A big pattern is matched only in short texts.
+            of_many_lines: parsed
+                .filter(|_| longest == usize::MAX)
+                .and_then(|parsed| multi_line(pattern.as_str(), &parsed)),
         }
     }
 
@@ -195,24 +203,74 @@ impl Sieve {
     ///
     /// A text is a piece between two marks of the store, which bounds the time of a match. A pattern that
     /// often matches across lines, such as `\s+x`, costs up to twice the time.
-    fn has_no_match(&self, text: &str) -> bool {
-        if self.of_many_lines.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
-            return true;
+    fn has_no_match(&self, text: &[u8]) -> bool {
+        let mut rest = text;
+        let mut lines_matched = 0;
+        while let Some(required) = &self.required {
+            let searched = text.len() - rest.len();
+            // If many lines have the required text, to look for it saves no time.
+            if lines_matched > FIRST_LINES + searched / BYTES_PER_LINE {
+                break;
+            }
+            let Some(position) = required.find(rest) else { return true };
+            let (line, after) = line_at(rest, position);
+            if !self.misses(line) {
+                return false;
+            }
+            rest = after;
+            lines_matched += 1;
         }
-        text.lines()
-            .all(|line| line.len() <= self.longest && !self.pattern.is_match(line))
+        let has_no_candidate = |pattern: &bytes::Regex| !pattern.is_match(rest);
+        self.of_many_lines.as_ref().is_some_and(has_no_candidate)
+            || rest
+                .split_inclusive(|&byte| byte == b'\n')
+                .all(|line| self.misses(line.strip_suffix(b"\n").unwrap_or(line)))
+    }
+
+    /// Whether a line is short enough to be matched, and does not match.
+    fn misses(&self, line: &[u8]) -> bool {
+        line.len() <= self.longest
+            && str::from_utf8(line).is_ok_and(|line| !self.pattern.is_match(line))
+    }
+}
+
+/// The line around a position, and the text after its line feed.
+fn line_at(text: &[u8], position: usize) -> (&[u8], &[u8]) {
+    let start = memrchr(b'\n', &text[..position]).map_or(0, |line_feed| line_feed + 1);
+    match memchr(b'\n', &text[position..]) {
+        Some(length) => (
+            &text[start..position + length],
+            &text[position + length + 1..],
+        ),
+        None => (&text[start..], &[]),
+    }
+}
+
+/// The longest text that the pattern shows to be part of every match.
+fn required_text(pattern: &Hir) -> Option<&[u8]> {
+    match pattern.kind() {
+        HirKind::Literal(literal) => Some(&literal.0),
+        HirKind::Capture(group) => required_text(&group.sub),
+        HirKind::Repetition(repeated) if repeated.min > 0 => required_text(&repeated.sub),
+        HirKind::Concat(parts) => {
+            parts.iter().filter_map(required_text).max_by_key(|text| text.len())
+        }
+        HirKind::Empty
+        | HirKind::Class(_)
+        | HirKind::Look(_)
+        | HirKind::Repetition(_)
+        | HirKind::Alternation(_) => None,
     }
 }
 
 /// The pattern with `^` and `$` at each line. `None` if it asks for the start or end of the text in
 /// another way, such as with `\A`, because a line in the middle has neither.
-fn multi_line(pattern: &str) -> Option<Regex> {
-    let parsed = ParserBuilder::new().multi_line(true).build().parse(pattern).ok()?;
+fn multi_line(pattern: &str, parsed: &Hir) -> Option<bytes::Regex> {
     let asserts = parsed.properties().look_set();
     if asserts.contains(Look::Start) || asserts.contains(Look::End) {
         return None;
     }
-    RegexBuilder::new(pattern).multi_line(true).build().ok()
+    bytes::RegexBuilder::new(pattern).multi_line(true).build().ok()
 }
 
 /// On drop, stops a thread whose result is no longer needed.
@@ -233,8 +291,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_sieve_finds_what_a_search_of_each_line_finds(
-            pattern in r"(\^|\\A|\\b|\(\?-m\)|\(\?R\)|\(\?s\))?(a|b|\.|\\s|\[\^a\]|a\+|b\*|\(a\|b\)|\^|\\B){0,4}(\$|\\z|\\b)?",
-            lines in prop::collection::vec("[ab ]{0,4}", 0..6),
+            pattern in r"(\^|\\A|\\b|\(\?-m\)|\(\?R\)|\(\?s\))?(a|b|\.|\\s|\[\^a\]|a\+|b\*|\(a\|b\)|\(ab\|ba\)|\(ab\)\?|\^|\\B){0,4}(\$|\\z|\\b)?",
+            lines in prop::collection::vec("[ab ]{0,4}", 0..40),
             is_ended in any::<bool>(),
         ) {
             let pattern = Regex::new(&pattern).unwrap();
@@ -242,18 +300,38 @@ mod tests {
             let text = lines.join("\n") + end;
             let expected = !text.lines().any(|line| pattern.is_match(line));
             let sieve = Sieve::new(&pattern, usize::MAX);
-            prop_assert_eq!(sieve.has_no_match(&text), expected);
+            prop_assert_eq!(sieve.has_no_match(text.as_bytes()), expected);
         }
     }
 
     #[test]
     fn only_a_pattern_without_ends_of_the_text_searches_many_lines_at_once() {
+        let of_many_lines =
+            |pattern: &str| Sieve::new(&Regex::new(pattern).unwrap(), usize::MAX).of_many_lines;
         for pattern in ["error [0-9]+$", "^a", r"\bfail\b", "(?i)x"] {
-            let of_many_lines = multi_line(pattern).unwrap();
-            assert!(!of_many_lines.is_match("no\nmatch\nhere\n"), "{pattern}");
+            let of_many_lines = of_many_lines(pattern).unwrap();
+            assert!(!of_many_lines.is_match(b"no\nmatch\nhere\n"), "{pattern}");
         }
         for pattern in [r"\Aa", r"a\z", "(?-m)^a"] {
-            assert!(multi_line(pattern).is_none(), "{pattern}");
+            assert!(of_many_lines(pattern).is_none(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn the_longest_text_of_every_match_is_looked_for() {
+        let cases = [
+            ("line [0-9]*99999 ", Some("99999 ")),
+            ("^(error|warning): disk$", Some(": disk")),
+            ("(timeout)+ [a-z]", Some("timeout")),
+            ("(timeout)? after", Some(" after")),
+            ("error|warning", None),
+            ("(?i)error", None),
+            ("[0-9]+", None),
+        ];
+        for (pattern, expected) in cases {
+            let sieve = Sieve::new(&Regex::new(pattern).unwrap(), usize::MAX);
+            let required = sieve.required.as_ref().map(Finder::needle);
+            assert_eq!(required, expected.map(str::as_bytes), "{pattern}");
         }
     }
 
