@@ -220,6 +220,183 @@ fn check_mistake(text: &str, expected: &str) {
 }
 
 #[test]
+fn a_caller_is_offered_the_templates_that_it_may_run() {
+    let policy = policy(POLICY);
+    let agent = caller("agent1", Role::Run);
+    let names = |caller: &Identity, endpoint: &Endpoint| -> Vec<String> {
+        let templates = policy.templates_for(caller, endpoint, WeekMinute::default());
+        templates.map(|template| template.name.clone()).collect()
+    };
+
+    assert_eq!(names(&agent, &endpoint("app1", &["staging"])), ["restart"]);
+    assert!(names(&agent, &endpoint("app1", &[])).is_empty());
+    assert!(names(&agent, &endpoint("app1", &["staging", "db"])).is_empty());
+    let bob = caller("bob", Role::Run);
+    assert!(names(&bob, &endpoint("app1", &["staging"])).is_empty());
+}
+
+#[test]
+fn a_template_for_another_user_needs_a_rule_for_that_user() {
+    let rules = r#"
+[[rules]]
+name = "as deploy"
+callers = ["a"]
+users = ["deploy"]
+commands = ["restart"]
+
+[templates.restart]
+command = "systemctl restart app"
+become = "root"
+"#;
+    let count = |text: &str| {
+        let endpoint = endpoint("app1", &[]);
+        policy(text)
+            .templates_for(&caller("a", Role::Run), &endpoint, WeekMinute::default())
+            .count()
+    };
+
+    assert_eq!(count(rules), 0);
+    assert_eq!(
+        count(&rules.replace(r#"["deploy"]"#, r#"["deploy", "root"]"#)),
+        1
+    );
+}
+
+/// Whether a policy with these rules lets caller "a" run a free command on each host.
+fn allows_everywhere(rules: &str) -> bool {
+    let caller = caller("a", Role::Run);
+    policy(rules).allows_everywhere(&Request {
+        caller: &caller,
+        verb: Verb::Run,
+        endpoint: None,
+        command: Some(CommandSource::Free),
+        target: None,
+        minute: WeekMinute::default(),
+    })
+}
+
+#[test]
+fn only_a_rule_without_hosts_allows_a_call_everywhere() {
+    let anywhere = "[[rules]]\nname = \"anywhere\"\ncallers = [\"a\"]\ncommands = \"any\"\n";
+    assert!(allows_everywhere(anywhere));
+    for limit in [
+        r#"hosts = ["web1"]"#,
+        r#"users = ["deploy"]"#,
+        r#"approval = "person""#,
+    ] {
+        assert!(
+            !allows_everywhere(&format!("{anywhere}{limit}\n")),
+            "{limit}"
+        );
+    }
+
+    let denial = "[[rules]]\nname = \"denial\"\neffect = \"deny\"\n";
+    for scope in [
+        r#"hosts = ["web1"]"#,
+        r#"verbs = ["run"]"#,
+        r#"callers = ["a"]"#,
+    ] {
+        assert!(
+            !allows_everywhere(&format!("{anywhere}{denial}{scope}\n")),
+            "{scope}"
+        );
+    }
+    for scope in [r#"verbs = ["put"]"#, r#"callers = ["b"]"#] {
+        assert!(
+            allows_everywhere(&format!("{anywhere}{denial}{scope}\n")),
+            "{scope}"
+        );
+    }
+}
+
+#[test]
+fn what_a_policy_needs_is_known_from_its_rules() {
+    let rule = "[[rules]]\nname = \"a rule\"\ncallers = [\"a\"]\ncommands = \"any\"\n";
+    let plain = policy(rule);
+    assert!(!plain.asks_for_approval());
+    assert!(!plain.looks_at_machines());
+    assert!(plain.named_hosts().is_empty());
+    assert_eq!(plain.rule_count(), 1);
+
+    let with = |line: &str| policy(&format!("{rule}{line}\n"));
+    assert!(with(r#"approval = "person""#).asks_for_approval());
+    assert!(with(r#"hosts = ["tag:web"]"#).looks_at_machines());
+    assert!(with(r#"users = ["deploy"]"#).looks_at_machines());
+    let hosts = r#"hosts = ["Web1", "db1:2222", "prod-*", "web?", "tag:web", "*"]"#;
+    assert_eq!(with(hosts).named_hosts(), ["web1", "db1:2222"]);
+
+    let template = "[templates.t]\ncommand = \"true\"\napproval = \"person\"\n";
+    let asking = policy(&format!("{}{template}", rule.replace("\"any\"", "[\"t\"]")));
+    assert!(asking.asks_for_approval());
+    assert_eq!(asking.template_names().collect::<Vec<_>>(), ["t"]);
+}
+
+const CASES: &str = r#"
+[[rules]]
+name = "a rule"
+callers = ["a"]
+commands = ["t"]
+
+[templates.t]
+command = "echo {n}"
+parameters.n = { int = [0, 9] }
+
+[[tests]]
+caller = "a"
+host = "web1"
+template = "t"
+params = { n = 5 }
+at = "tue 00:10"
+expect = "allow"
+
+[[tests]]
+caller = "b"
+role = "admin"
+verb = "forward"
+target = "db1:5432"
+expect = "deny"
+rule = "a rule"
+"#;
+
+#[test]
+fn a_test_case_is_read_with_its_defaults() {
+    let policy = policy(CASES);
+    let [first, second] = policy.cases() else { panic!("two cases") };
+
+    assert_eq!(first.line, 11);
+    assert_eq!(first.caller, caller("a", Role::Run));
+    assert_eq!(first.verb, Verb::Run);
+    assert_eq!(
+        first.params,
+        BTreeMap::from([("n".to_owned(), "5".to_owned())])
+    );
+    assert!(first.at.is_some());
+    assert_eq!(first.expected, crate::policy::case::Expected::Allow);
+    assert_eq!(first.rule, None);
+    assert_eq!(second.caller, caller("b", Role::Admin));
+    assert_eq!(second.verb, Verb::Forward);
+    assert_eq!(second.target.as_deref(), Some("db1:5432"));
+    assert_eq!(second.at, None);
+    assert_eq!(second.rule.as_deref(), Some("a rule"));
+}
+
+#[test]
+fn a_mistake_in_a_test_case_is_reported_with_its_line() {
+    check_mistake(
+        &CASES.replace("\"admin\"", "\"admim\""),
+        "21: unknown role \"admim\"; did you mean \"admin\"?",
+    );
+    check_mistake(
+        &CASES.replace("\"forward\"", "\"forwards\""),
+        "22: unknown verb \"forwards\"; did you mean \"forward\"?",
+    );
+    check_mistake(
+        &CASES.replace("tue 00:10", "tuesday"),
+        "16: write a time as mon 10:00, in UTC",
+    );
+}
+
+#[test]
 fn a_mistake_is_reported_with_its_line_and_the_nearest_known_word() {
     check_mistake(
         "[[rules]]\nname = \"a\"\nverbs = [\"tail\", \"raed\"]\n",
