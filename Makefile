@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help check test test-as-user test-clients test-page test-cluster torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
-	tests-of-packages dist reproduce site picture screenshots bench fuzz mutants demo
+	tests-of-packages dist reproduce site picture screenshots bench fuzz mutants coverage demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -135,3 +135,7 @@ fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightl
 
 mutants:  ## Break each expression of a ROOM (output, policy, job) in turn, and list the changes that no unit test notices
 	fixtures/mutants $(ROOM)
+
+coverage:  ## Count how many lines of each folder of src/ the unit tests and those against sshd execute; needs LLVM's tools
+	@fixtures/need $(PROGRAMS) jq:jq
+	fixtures/coverage
