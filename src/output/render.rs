@@ -255,6 +255,25 @@ mod tests {
     }
 
     #[test]
+    fn a_line_with_nothing_to_remove_is_not_copied() {
+        for line in ["a b", "naïve", "naïve\ttext", ""] {
+            let rendered = render(line.as_bytes(), Render::Clean);
+            assert!(
+                matches!(rendered, Cow::Borrowed(text) if text == line),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn plain_text_is_printable_ascii_tabs_and_the_other_byte() {
+        assert!(is_plain(b" a~\t\n", b'\n'));
+        for odd in ["\n", "\x1f", "\x7f", "é"] {
+            assert!(!is_plain(format!("a{odd}b").as_bytes(), b'\t'), "{odd:?}");
+        }
+    }
+
+    #[test]
     fn escape_sequences_go() {
         assert_eq!(clean(b"\x1b[1;31mred\x1b[0m"), "red");
         assert_eq!(clean(b"\x1b]0;title\x07text"), "text");
@@ -297,6 +316,26 @@ mod tests {
     #[test]
     fn a_text_of_several_lines_is_rendered_line_by_line() {
         assert_eq!(render(b"a\x1b]0;open\nb\rc\r\n", Render::Clean), "a\nc\n");
+    }
+
+    #[test]
+    fn each_open_escape_sequence_is_recognized() {
+        for escape in Escape::ALL {
+            assert_eq!(Escape::None.after(escape.introducer()), escape);
+            assert_eq!(escape.after(b""), escape);
+        }
+        assert_eq!(Escape::Csi.after(b"1<"), Escape::Csi);
+        assert_eq!(Escape::Dcs.after(b"data"), Escape::Dcs);
+        assert_eq!(Escape::Osc.after(b"0;title\x07"), Escape::None);
+    }
+
+    #[test]
+    fn a_stored_number_names_its_escape_sequence() {
+        for escape in Escape::ALL {
+            assert_eq!(Escape::of_code(escape.code()), Some(escape));
+        }
+        assert_eq!((Escape::None.code(), Escape::OtherString.code()), (0, 6));
+        assert_eq!(Escape::of_code(7), None);
     }
 
     #[test]

@@ -219,19 +219,23 @@ mod tests {
         ring
     }
 
-    fn search(
-        ring: &Ring,
-        pattern: &str,
-        change: impl FnOnce(&mut SearchQuery),
-    ) -> (Vec<Match>, u64) {
-        let mut query = SearchQuery {
+    fn query() -> SearchQuery {
+        SearchQuery {
             cursor: LineNo::START,
             last: None,
             selection: Selection::Both,
             context: 1,
             max_matches: 50,
             max_bytes: 1 << 16,
-        };
+        }
+    }
+
+    fn search(
+        ring: &Ring,
+        pattern: &str,
+        change: impl FnOnce(&mut SearchQuery),
+    ) -> (Vec<Match>, u64) {
+        let mut query = query();
         change(&mut query);
         let mut search = Search::new(query, ring, ring.newest());
         let pattern = Regex::new(pattern).unwrap();
@@ -278,6 +282,84 @@ mod tests {
             (numbers(&rest), joined(&rest[0].before)),
             (vec![3, 4], "x".to_owned())
         );
+    }
+
+    #[test]
+    fn a_search_that_skips_lines_has_the_context_before_its_place() {
+        let mut ring = ring("a\nb\n");
+        ring.append(Stream::Stderr, "far\n".repeat(100).as_bytes(), 0);
+        let last_skipped = ring.newest();
+        let query = SearchQuery {
+            selection: Selection::Only(Stream::Stdout),
+            context: 2,
+            ..query()
+        };
+        let mut search = Search::new(query, &ring, last_skipped.next());
+
+        search.skip(last_skipped, &ring);
+
+        ring.append(Stream::Stdout, b"error\n", 0);
+        let fetched = search.fetch(&ring).unwrap().remove(0);
+        search.take(fetched, true);
+        let (matches, _) = search.finish();
+        assert_eq!(numbers(&matches), [103]);
+        assert_eq!(joined(&matches[0].before), "a,b");
+    }
+
+    #[test]
+    fn a_full_search_reads_the_context_after_its_last_match() {
+        let ring = ring(&format!("{}\n", "x".repeat(1000)).repeat(1000));
+        let query = SearchQuery {
+            max_matches: 1,
+            ..query()
+        };
+        let mut search = Search::new(query, &ring, ring.newest());
+        let first_piece = search.fetch(&ring).unwrap();
+        let last = first_piece.len() - 1;
+        assert!(last < 999, "the piece is a part of the output");
+        for (index, fetched) in first_piece.into_iter().enumerate() {
+            search.take(fetched, index == last);
+        }
+
+        let second_piece = search.fetch(&ring).unwrap();
+        search.take(second_piece.into_iter().next().unwrap(), false);
+
+        assert_eq!(search.fetch(&ring), None);
+        assert_eq!(search.finish().0[0].after.len(), 1);
+    }
+
+    #[test]
+    fn lines_may_be_skipped_once_the_last_match_has_its_context() {
+        let ring = ring("x\ny\nz\n");
+        let mut search = Search::new(query(), &ring, ring.newest());
+        let numbers =
+            |search: &Search| search.ahead().map(|(after, until)| (after.value(), until.value()));
+        assert_eq!(numbers(&search), Some((0, 3)));
+        let mut piece = search.fetch(&ring).unwrap().into_iter();
+
+        search.take(piece.next().unwrap(), true);
+        assert_eq!(numbers(&search), None);
+
+        search.take(piece.next().unwrap(), false);
+        assert_eq!(numbers(&search), Some((2, 3)));
+    }
+
+    #[test]
+    fn a_search_counts_no_line_after_its_end_as_dropped() {
+        let mut ring = Ring::new(RingLimits {
+            lines: 10,
+            ..RingLimits::default()
+        });
+        ring.append(Stream::Stdout, b"a\nb\n", 0);
+        let mut search = Search::new(query(), &ring, ring.newest());
+        for fetched in search.fetch(&ring).unwrap() {
+            search.take(fetched, false);
+        }
+
+        ring.append(Stream::Stdout, "later\n".repeat(100).as_bytes(), 0);
+
+        assert_eq!(search.fetch(&ring), None);
+        assert_eq!((search.cursor().value(), search.dropped_lines()), (2, 0));
     }
 
     #[test]

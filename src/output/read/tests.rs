@@ -44,6 +44,22 @@ fn an_offset_skips_from_the_beginning_or_counts_from_the_end() {
 }
 
 #[test]
+fn the_limit_in_bytes_counts_line_ends() {
+    let ring = numbered(5);
+    let read = |max_bytes| {
+        let query = ReadQuery {
+            max_bytes,
+            ..query(Unit::Lines, 0, 10)
+        };
+        line_numbers(&Reading::of(&ring, &query))
+    };
+    // "line 1\n" has 7 bytes.
+    assert_eq!(read(20), [1, 2]);
+    assert_eq!(read(21), [1, 2, 3]);
+    assert_eq!(read(0), [1], "one line at least");
+}
+
+#[test]
 fn positions_survive_eviction() {
     let ring = numbered(150);
     let reading = Reading::of(&ring, &query(Unit::Lines, 10, 2));
