@@ -56,3 +56,18 @@ impl Source {
         Self { stream, member }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_member_has_index_0_and_number_1() {
+        let first = MemberNo::at(0).unwrap();
+        assert_eq!((first.index(), first.value()), (0, 1));
+        let last = MemberNo::new(u32::MAX).unwrap();
+        assert_eq!(MemberNo::at(last.index()), Some(last));
+        assert_eq!(MemberNo::at(last.index() + 1), None);
+        assert_eq!(MemberNo::new(0), None);
+    }
+}
