@@ -249,6 +249,129 @@ mod tests {
     }
 
     #[test]
+    fn backgrounds_have_the_same_colours() {
+        for (sequence, colour) in [
+            ("\x1b[41m", Colour::Named(1)),
+            ("\x1b[103m", Colour::Named(11)),
+            ("\x1b[48;5;16m", Colour::Rgb(0, 0, 0)),
+            ("\x1b[48;5;232m", Colour::Rgb(8, 8, 8)),
+        ] {
+            let style = style_of(&format!("{sequence}x"));
+            assert_eq!(style.background, Some(colour), "{sequence:?}");
+            assert_eq!(style.foreground, None, "{sequence:?}");
+        }
+    }
+
+    #[test]
+    fn an_incomplete_colour_changes_nothing() {
+        for sequence in [
+            "\x1b[31;38m",
+            "\x1b[31;38;5m",
+            "\x1b[31;38;2;1;2m",
+            "\x1b[31;38;5;256m",
+        ] {
+            let style = style_of(&format!("{sequence}x"));
+            assert_eq!(style.foreground, Some(Colour::Named(1)), "{sequence:?}");
+        }
+    }
+
+    #[test]
+    fn each_attribute_is_set_and_reset_alone() {
+        let plain = TextStyle::default();
+        for (on, off, expected) in [
+            (
+                "1",
+                "22",
+                TextStyle {
+                    bold: true,
+                    ..plain
+                },
+            ),
+            ("2", "22", TextStyle { dim: true, ..plain }),
+            (
+                "3",
+                "23",
+                TextStyle {
+                    italic: true,
+                    ..plain
+                },
+            ),
+            (
+                "4",
+                "24",
+                TextStyle {
+                    underline: true,
+                    ..plain
+                },
+            ),
+            (
+                "4:3",
+                "4:0",
+                TextStyle {
+                    underline: true,
+                    ..plain
+                },
+            ),
+            (
+                "21",
+                "24",
+                TextStyle {
+                    underline: true,
+                    ..plain
+                },
+            ),
+            (
+                "7",
+                "27",
+                TextStyle {
+                    reversed: true,
+                    ..plain
+                },
+            ),
+            (
+                "9",
+                "29",
+                TextStyle {
+                    strike: true,
+                    ..plain
+                },
+            ),
+            (
+                "35",
+                "39",
+                TextStyle {
+                    foreground: Some(Colour::Named(5)),
+                    ..plain
+                },
+            ),
+            (
+                "45",
+                "49",
+                TextStyle {
+                    background: Some(Colour::Named(5)),
+                    ..plain
+                },
+            ),
+        ] {
+            assert_eq!(style_of(&format!("\x1b[{on}mx")), expected, "{on}");
+            assert_eq!(
+                style_of(&format!("\x1b[{on}m\x1b[{off}mx")),
+                plain,
+                "{on} and {off}"
+            );
+            assert_eq!(style_of(&format!("\x1b[{on};0mx")), plain, "{on} and 0");
+        }
+    }
+
+    #[test]
+    fn only_sgr_sequences_change_the_style() {
+        for sequence in ["\x1b[1A", "\x1b[1K", "\x1b[>4m", "\x1b[?1m"] {
+            let style = style_of(&format!("{sequence}x"));
+            assert_eq!(style, TextStyle::default(), "{sequence:?}");
+        }
+    }
+
+    #[test]
     fn parameters_of_a_colour_are_no_attributes() {
         // 1 and 4 would be bold and underlined.
         for sequence in ["\x1b[38;5;1m", "\x1b[58;5;4m", "\x1b[48;2;1;4;7m"] {
