@@ -318,6 +318,100 @@ mod tests {
         assert_eq!(filter.restore(), b"\x1b[0m");
     }
 
+    fn passes(mut filter: TerminalFilter, sequence: &str) -> bool {
+        let passed = filter.pass(sequence.as_bytes());
+        assert!(
+            passed.is_empty() || passed == sequence.as_bytes(),
+            "{sequence:?}"
+        );
+        !passed.is_empty()
+    }
+
+    #[test]
+    fn only_control_sequences_on_the_list_pass() {
+        const ON_SCREENS: &str = "@ABCDEFGHIJKLMPSTXZ`abdefmrsu";
+        for action in '@'..='~' {
+            let sequence = format!("\x1b[2{action}");
+            let for_lines = passes(TerminalFilter::default(), &sequence);
+            assert_eq!(for_lines, "mK".contains(action), "{action}");
+            let for_screen = passes(TerminalFilter::for_screen(), &sequence);
+            assert_eq!(for_screen, ON_SCREENS.contains(action), "{action}");
+            for mark in ["?", ">", "<", "=", "!", "$", " "] {
+                let marked = if mark < "0" {
+                    format!("\x1b[2{mark}{action}")
+                } else {
+                    format!("\x1b[{mark}2{action}")
+                };
+                assert!(!passes(TerminalFilter::for_screen(), &marked), "{marked:?}");
+            }
+        }
+        let too_many_parameters = format!("\x1b[{}m", "1;".repeat(100));
+        assert!(!passes(TerminalFilter::for_screen(), &too_many_parameters));
+    }
+
+    #[test]
+    fn only_escapes_on_the_list_pass_and_only_to_a_screen() {
+        for byte in '0'..='~' {
+            // These start a longer sequence.
+            if "[]PX^_".contains(byte) {
+                continue;
+            }
+            for (intermediate, allowed) in [
+                ("", "78DEM=>"),
+                ("(", "0B"),
+                (")", "0B"),
+                ("*", ""),
+                ("#", ""),
+            ] {
+                let sequence = format!("\x1b{intermediate}{byte}");
+                assert!(
+                    !passes(TerminalFilter::default(), &sequence),
+                    "{sequence:?}"
+                );
+                let for_screen = passes(TerminalFilter::for_screen(), &sequence);
+                assert_eq!(for_screen, allowed.contains(byte), "{sequence:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_controls_on_the_list_pass() {
+        for byte in (0..0x20).filter(|&byte| byte != 0x1b).chain([0x7f]) {
+            let control = char::from(byte).to_string();
+            let for_lines = passes(TerminalFilter::default(), &control);
+            assert_eq!(for_lines, "\t\n\r".contains(&control), "{control:?}");
+            let for_screen = passes(TerminalFilter::for_screen(), &control);
+            assert_eq!(
+                for_screen,
+                "\t\n\r\x07\x08\x0e\x0f".contains(&control),
+                "{control:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_program_changed_is_restored() {
+        const DRAWING: &str = "\x0f\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8";
+        for (drawn, restored) in [
+            ("text\x1b[2J\x1b[3;4H\x07", ""),
+            ("\x1b[31mred", "\x1b[0m"),
+            ("\x1b[31mred\x1b[0m", ""),
+            ("\x1b[?1h", "\x1b[?1l"),
+            ("\x1b[?1h\x1b[?1l", ""),
+            ("\x1b[?7l", "\x1b[?7h"),
+            ("\x1b[?25l\x1b[?25h", ""),
+            ("\x1b[2;5r", DRAWING),
+            ("\x1b[4h", DRAWING),
+            ("\x0e", DRAWING),
+            ("\x1b=", DRAWING),
+        ] {
+            let mut filter = TerminalFilter::for_screen();
+            assert_eq!(filter.pass(drawn.as_bytes()), drawn.as_bytes(), "{drawn:?}");
+            let sequence = String::from_utf8(filter.restore()).unwrap();
+            assert_eq!(sequence, restored, "{drawn:?}");
+        }
+    }
+
     #[test]
     fn a_coloured_line_keeps_its_colours_and_nothing_else() {
         assert_eq!(coloured(b"plain"), "plain");

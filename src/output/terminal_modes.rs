@@ -182,6 +182,35 @@ mod tests {
     }
 
     #[test]
+    fn a_tracker_starts_with_the_modes_of_its_terminal() {
+        let mut tracker = ModeTracker::starting_with(ALL);
+        tracker.take(b"text\x1b[?1l");
+        let expected = TerminalModes {
+            application_cursor: false,
+            ..ALL
+        };
+        assert_eq!(tracker.modes(), expected);
+    }
+
+    #[test]
+    fn a_sequence_ends_where_output_is_missing() {
+        let mut tracker = ModeTracker::default();
+        tracker.take(b"\x1b[?");
+        tracker.skip();
+        tracker.take(b"1h");
+        assert_eq!(tracker.modes(), TerminalModes::default());
+    }
+
+    #[test]
+    fn the_longest_sequence_is_still_examined() {
+        let zeros = "0".repeat(LONGEST_SEQUENCE - "?;1".len());
+        let longest = format!("\x1b[?{zeros};1h");
+        assert!(modes_after(&[longest.as_bytes()]).application_cursor);
+        let longer = format!("\x1b[?{zeros}0;1h");
+        assert!(!modes_after(&[longer.as_bytes()]).application_cursor);
+    }
+
+    #[test]
     fn what_looks_like_a_mode_and_is_none_changes_nothing() {
         let long = [b"\x1b[?".as_slice(), &[b'0'; LONGEST_SEQUENCE + 1], b";1h"].concat();
         for output in [
