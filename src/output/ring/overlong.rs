@@ -59,3 +59,19 @@ fn utf8_len(lead: u8) -> u64 {
         _ => 1,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_short_plain_lines_is_shown_as_it_is() {
+        assert!(is_verbatim(b"", 3));
+        assert!(is_verbatim(b"abc\n\na\tb\nabc", 3));
+        assert!(!is_verbatim(b"abc\nabcd\n", 3));
+        assert!(!is_verbatim(b"abc\nabcd", 3));
+        for odd in ["\r", "\x1b", "é", "\x00"] {
+            assert!(!is_verbatim(format!("a\n{odd}\n").as_bytes(), 3), "{odd:?}");
+        }
+    }
+}
