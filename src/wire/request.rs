@@ -147,6 +147,39 @@ mod tests {
     }
 
     #[test]
+    fn the_expected_type_is_named_as_in_json() {
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "only the types matter")]
+        struct Request {
+            count: Option<u64>,
+            offset: Option<i64>,
+            words: Option<Vec<String>>,
+            env: Option<std::collections::BTreeMap<String, String>>,
+        }
+        for (name, value, expected) in [
+            (
+                "count",
+                serde_json::json!(-2),
+                "a number that is not negative",
+            ),
+            ("offset", serde_json::json!(0.5), "a number"),
+            ("words", serde_json::json!("x"), "a list"),
+            ("env", serde_json::json!([]), "an object"),
+        ] {
+            let arguments = Map::from_iter([(name.to_owned(), value)]);
+            let error = parse::<Request>(arguments).unwrap_err();
+            assert!(
+                error.message.starts_with(&format!("{name}: invalid ")),
+                "{error}"
+            );
+            assert!(
+                error.message.ends_with(&format!("expected {expected}")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
     fn a_value_of_the_wrong_type_is_not_quoted() {
         #[derive(Debug, serde::Deserialize)]
         struct Request {

@@ -151,7 +151,7 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// The arguments of a call.
-fn arguments(body: &[u8]) -> Result<Map<String, Value>, Failure> {
+fn arguments(body: &[u8]) -> Result<Map<String, Value>, Error> {
     serde_json::from_slice(body).map_err(|error| {
         // serde's message may quote the body, so only its category is used.
         let message = match error.classify() {
@@ -161,6 +161,30 @@ fn arguments(body: &[u8]) -> Result<Map<String, Value>, Failure> {
                 format!("the body is not JSON: see column {}", error.column())
             }
         };
-        Error::invalid(message, "send a JSON object; v1/openapi.json describes it").into()
+        Error::invalid(message, "send a JSON object; v1/openapi.json describes it")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_that_is_no_object_is_refused_without_quoting_it() {
+        for (body, expected) in [
+            ("[1]", "the body is JSON, but not an object"),
+            ("null", "the body is JSON, but not an object"),
+            ("", "the body is not a whole JSON object: it ends too early"),
+            (
+                r#"{"data": "secr"#,
+                "the body is not a whole JSON object: it ends too early",
+            ),
+            ("{secret}", "the body is not JSON: see column 2"),
+            (r#"{"data": secret}"#, "the body is not JSON: see column 10"),
+        ] {
+            let error = arguments(body.as_bytes()).unwrap_err();
+            assert_eq!(error.message, expected, "{body}");
+        }
+        assert!(arguments(b"{}").unwrap().is_empty());
+    }
 }
