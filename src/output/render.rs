@@ -139,8 +139,7 @@ impl Escape {
         let mut witness = Witness(None);
         parser.advance(&mut witness, self.introducer());
         parser.advance(&mut witness, text);
-        // The first `q` reveals most states, the second a malformed CSI, which the first has ended,
-        // and BEL an OSC.
+        // The first `q` reveals most states, the second that the first has ended a CSI, and BEL an OSC.
         for (probe, silent) in [(b'q', Self::None), (b'q', Self::Csi), (b'\x07', Self::Osc)] {
             witness.0 = None;
             parser.advance(&mut witness, &[probe]);
@@ -179,10 +178,6 @@ impl Perform for Witness {
 
     fn osc_dispatch(&mut self, _: &[&[u8]], _: bool) {
         self.see(Escape::Osc);
-    }
-
-    fn csi_dispatch(&mut self, _: &Params, _: &[u8], _: bool, _: char) {
-        self.see(Escape::Csi);
     }
 
     fn esc_dispatch(&mut self, _: &[u8], _: bool, _: u8) {

@@ -357,8 +357,10 @@ mod tests {
         }
 
         ring.append(Stream::Stdout, "later\n".repeat(100).as_bytes(), 0);
-
         assert_eq!(search.fetch(&ring), None);
+        ring.trim(0);
+        assert_eq!(search.fetch(&ring), None);
+
         assert_eq!((search.cursor().value(), search.dropped_lines()), (2, 0));
     }
 

@@ -66,6 +66,10 @@ mod tests {
         let first = MemberNo::at(0).unwrap();
         assert_eq!((first.index(), first.value()), (0, 1));
         let last = MemberNo::new(u32::MAX).unwrap();
+        assert_eq!(
+            (last.index(), last.value()),
+            (u32::MAX as usize - 1, u32::MAX)
+        );
         assert_eq!(MemberNo::at(last.index()), Some(last));
         assert_eq!(MemberNo::at(last.index() + 1), None);
         assert_eq!(MemberNo::new(0), None);

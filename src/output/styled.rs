@@ -277,82 +277,27 @@ mod tests {
 
     #[test]
     fn each_attribute_is_set_and_reset_alone() {
+        type Change = fn(&mut TextStyle);
+        let cases: [(&str, &str, Change); 10] = [
+            ("1", "22", |style| style.bold = true),
+            ("2", "22", |style| style.dim = true),
+            ("3", "23", |style| style.italic = true),
+            ("4", "24", |style| style.underline = true),
+            ("4:3", "4:0", |style| style.underline = true),
+            ("21", "24", |style| style.underline = true),
+            ("7", "27", |style| style.reversed = true),
+            ("9", "29", |style| style.strike = true),
+            ("35", "39", |style| {
+                style.foreground = Some(Colour::Named(5))
+            }),
+            ("45", "49", |style| {
+                style.background = Some(Colour::Named(5))
+            }),
+        ];
         let plain = TextStyle::default();
-        for (on, off, expected) in [
-            (
-                "1",
-                "22",
-                TextStyle {
-                    bold: true,
-                    ..plain
-                },
-            ),
-            ("2", "22", TextStyle { dim: true, ..plain }),
-            (
-                "3",
-                "23",
-                TextStyle {
-                    italic: true,
-                    ..plain
-                },
-            ),
-            (
-                "4",
-                "24",
-                TextStyle {
-                    underline: true,
-                    ..plain
-                },
-            ),
-            (
-                "4:3",
-                "4:0",
-                TextStyle {
-                    underline: true,
-                    ..plain
-                },
-            ),
-            (
-                "21",
-                "24",
-                TextStyle {
-                    underline: true,
-                    ..plain
-                },
-            ),
-            (
-                "7",
-                "27",
-                TextStyle {
-                    reversed: true,
-                    ..plain
-                },
-            ),
-            (
-                "9",
-                "29",
-                TextStyle {
-                    strike: true,
-                    ..plain
-                },
-            ),
-            (
-                "35",
-                "39",
-                TextStyle {
-                    foreground: Some(Colour::Named(5)),
-                    ..plain
-                },
-            ),
-            (
-                "45",
-                "49",
-                TextStyle {
-                    background: Some(Colour::Named(5)),
-                    ..plain
-                },
-            ),
-        ] {
+        for (on, off, change) in cases {
+            let mut expected = plain;
+            change(&mut expected);
             assert_eq!(style_of(&format!("\x1b[{on}mx")), expected, "{on}");
             assert_eq!(
                 style_of(&format!("\x1b[{on}m\x1b[{off}mx")),
