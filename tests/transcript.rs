@@ -248,7 +248,10 @@ async fn a_file_is_edited_in_vim() {
     let job = session.start_program(vim, "~");
     let typed = json!({"job_id": job, "data": "ihello", "keys": ["esc"], "unit": "screen"});
     session.finds("ssh_write", typed, &["hello", "alternate"]);
-    let saved = json!({"job_id": job, "data": ":wq", "newline": true, "unit": "screen"});
+    // Vim's end clears the screen. On a busy machine `cat` prints much later.
+    let saved = json!({
+        "job_id": job, "data": ":wq", "newline": true, "unit": "screen", "wait_ms": 20_000, "quiet_ms": 5000
+    });
     session.finds("ssh_write", saved, &["hello"]);
     session.assert_cheap("vim");
 }

@@ -50,9 +50,9 @@ const PLACE: Duration = Duration::from_secs(2);
 /// bytes: the time for a match grows with the product of both.
 const BIG: usize = 64 << 10;
 const LONGEST_FOR_BIG: usize = 4 << 10;
-/// To match one line takes about as long as to look for a text in this many bytes.
+/// Matching one line takes about as long as looking for a text in this many bytes.
 const BYTES_PER_LINE: usize = 1 << 10;
-/// Number of lines with the required text after which it turns out whether most lines have it.
+/// Lines with the required text that are matched before their frequency is judged.
 const FIRST_LINES: usize = 8;
 
 impl<const N: usize> Matching<N> {
@@ -175,7 +175,7 @@ struct Sieve {
     pattern: Regex,
     /// Longest line to match, as in [`Matching`].
     longest: usize,
-    /// A text in each line that matches. To look for it is several times faster than to match a pattern.
+    /// A text that each matching line has. Looking for it is several times faster than matching a pattern.
     required: Option<Finder<'static>>,
     /// May match a text without a matching line, but never misses one that has it. One search through
     /// many lines is several times faster than one for each line.
@@ -193,9 +193,10 @@ impl Sieve {
                 .and_then(required_text)
                 .map(|text| Finder::new(text).into_owned()),
             // A big pattern is matched only in short texts.
-            of_many_lines: parsed
-                .filter(|_| longest == usize::MAX)
-                .and_then(|parsed| multi_line(pattern.as_str(), &parsed)),
+            of_many_lines: match &parsed {
+                Some(parsed) if longest == usize::MAX => multi_line(pattern.as_str(), parsed),
+                Some(_) | None => None,
+            },
         }
     }
 
@@ -208,7 +209,7 @@ impl Sieve {
         let mut lines_matched = 0;
         while let Some(required) = &self.required {
             let searched = text.len() - rest.len();
-            // If many lines have the required text, to look for it saves no time.
+            // If many lines have the required text, looking for it saves no time.
             if lines_matched > FIRST_LINES + searched / BYTES_PER_LINE {
                 break;
             }
