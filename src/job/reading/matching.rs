@@ -50,9 +50,9 @@ const PLACE: Duration = Duration::from_secs(2);
 /// bytes: the time for a match grows with the product of both.
 const BIG: usize = 64 << 10;
 const LONGEST_FOR_BIG: usize = 4 << 10;
-/// Matching one line takes about as long as looking for a text in this many bytes.
+/// Searching this many bytes for a text takes about as long as matching one line.
 const BYTES_PER_LINE: usize = 1 << 10;
-/// Lines with the required text that are matched before their frequency is judged.
+/// Lines with the required text to match before judging whether the text is rare.
 const FIRST_LINES: usize = 8;
 
 impl<const N: usize> Matching<N> {
@@ -175,28 +175,30 @@ struct Sieve {
     pattern: Regex,
     /// Longest line to match, as in [`Matching`].
     longest: usize,
-    /// A text that each matching line has. Looking for it is several times faster than matching a pattern.
-    required: Option<Finder<'static>>,
-    /// May match a text without a matching line, but never misses one that has it. One search through
-    /// many lines is several times faster than one for each line.
+    /// Text that every matching line contains. Searching for it is several times faster than matching.
+    required_text: Option<Finder<'static>>,
+    /// The pattern for many lines at once. It may match across lines, but if it does not match, no line does.
     of_many_lines: Option<bytes::Regex>,
 }
 
 impl Sieve {
+    /// The pattern must have been made from its text alone, because the text does not have the options of a
+    /// `RegexBuilder`.
     fn new(pattern: &Regex, longest: usize) -> Self {
         let parsed = ParserBuilder::new().multi_line(true).build().parse(pattern.as_str()).ok();
+        let required_text = parsed.as_ref().and_then(required_text);
+        let required_text = required_text.map(|text| Finder::new(text).into_owned());
+        // A big pattern is matched only in short texts.
+        let is_small = longest == usize::MAX;
+        let of_many_lines = match &parsed {
+            Some(parsed) if is_small => multi_line(pattern.as_str(), parsed),
+            Some(_) | None => None,
+        };
         Self {
             pattern: pattern.clone(),
             longest,
-            required: parsed
-                .as_ref()
-                .and_then(required_text)
-                .map(|text| Finder::new(text).into_owned()),
-            // A big pattern is matched only in short texts.
-            of_many_lines: match &parsed {
-                Some(parsed) if longest == usize::MAX => multi_line(pattern.as_str(), parsed),
-                Some(_) | None => None,
-            },
+            required_text,
+            of_many_lines,
         }
     }
 
@@ -205,34 +207,61 @@ impl Sieve {
     /// A text is a piece between two marks of the store, which bounds the time of a match. A pattern that
     /// often matches across lines, such as `\s+x`, costs up to twice the time.
     fn has_no_match(&self, text: &[u8]) -> bool {
+        match self.search_for_required_text(text) {
+            Searched::NoMatch => true,
+            Searched::MayMatch => false,
+            Searched::Until(rest) => self.has_no_match_in(rest),
+        }
+    }
+
+    /// Matches the lines that have the required text, unless they are many.
+    fn search_for_required_text<'a>(&self, text: &'a [u8]) -> Searched<'a> {
+        let Some(required_text) = &self.required_text else {
+            return Searched::Until(text);
+        };
         let mut rest = text;
         let mut lines_matched = 0;
-        while let Some(required) = &self.required {
+        while let Some(position) = required_text.find(rest) {
             let searched = text.len() - rest.len();
-            // If many lines have the required text, looking for it saves no time.
-            if lines_matched > FIRST_LINES + searched / BYTES_PER_LINE {
-                break;
+            if lines_matched >= FIRST_LINES + searched / BYTES_PER_LINE {
+                return Searched::Until(rest);
             }
-            let Some(position) = required.find(rest) else { return true };
             let (line, after) = line_at(rest, position);
             if !self.misses(line) {
-                return false;
+                return Searched::MayMatch;
             }
             rest = after;
             lines_matched += 1;
         }
-        let has_no_candidate = |pattern: &bytes::Regex| !pattern.is_match(rest);
-        self.of_many_lines.as_ref().is_some_and(has_no_candidate)
-            || rest
-                .split_inclusive(|&byte| byte == b'\n')
-                .all(|line| self.misses(line.strip_suffix(b"\n").unwrap_or(line)))
+        Searched::NoMatch
     }
 
-    /// Whether a line is short enough to be matched, and does not match.
+    fn has_no_match_in(&self, lines: &[u8]) -> bool {
+        if let Some(pattern) = &self.of_many_lines
+            && !pattern.is_match(lines)
+        {
+            return true;
+        }
+        lines
+            .split_inclusive(|&byte| byte == b'\n')
+            .all(|line| self.misses(line.strip_suffix(b"\n").unwrap_or(line)))
+    }
+
+    /// Whether a line does not match. False if it is too long to be matched.
     fn misses(&self, line: &[u8]) -> bool {
         line.len() <= self.longest
             && str::from_utf8(line).is_ok_and(|line| !self.pattern.is_match(line))
     }
+}
+
+/// Result of a search for the required text.
+enum Searched<'a> {
+    /// No line matches.
+    NoMatch,
+    /// A line matches, or is too long.
+    MayMatch,
+    /// Many lines have the required text. The rest has not been searched.
+    Until(&'a [u8]),
 }
 
 /// The line around a position, and the text after its line feed.
@@ -247,7 +276,7 @@ fn line_at(text: &[u8], position: usize) -> (&[u8], &[u8]) {
     }
 }
 
-/// The longest text that the pattern shows to be part of every match.
+/// A text that every match contains: the longest literal that is not optional. It is never empty.
 fn required_text(pattern: &Hir) -> Option<&[u8]> {
     match pattern.kind() {
         HirKind::Literal(literal) => Some(&literal.0),
@@ -292,8 +321,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_sieve_finds_what_a_search_of_each_line_finds(
-            pattern in r"(\^|\\A|\\b|\(\?-m\)|\(\?R\)|\(\?s\))?(a|b|\.|\\s|\[\^a\]|a\+|b\*|\(a\|b\)|\(ab\|ba\)|\(ab\)\?|\^|\\B){0,4}(\$|\\z|\\b)?",
-            lines in prop::collection::vec("[ab ]{0,4}", 0..40),
+            pattern in r"(\^|\\A|\\b|\(\?-m\)|\(\?R\)|\(\?s\)|\(\?i\))?(a|b|\.|\\s|\[\^a\]|a\+|b\*|\(a\|b\)|\(ab\|ba\)|\(ab\)\?|a\{0\}|\(ab\)\+|\(a\|\)|\\n|é|\^|\\B){0,4}(\$|\\z|\\b)?",
+            lines in prop::collection::vec("[abA ]{0,4}", 0..40),
             is_ended in any::<bool>(),
         ) {
             let pattern = Regex::new(&pattern).unwrap();
@@ -319,7 +348,28 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_text_of_every_match_is_looked_for() {
+    fn a_rare_match_among_many_lines_with_the_required_text_is_found() {
+        let text = format!("{}ab!\n", "ab\n".repeat(20));
+        for pattern in ["ab.$", "ab!"] {
+            let sieve = Sieve::new(&Regex::new(pattern).unwrap(), usize::MAX);
+            assert!(!sieve.has_no_match(text.as_bytes()), "{pattern}");
+            assert!(
+                sieve.has_no_match("ab\n".repeat(20).as_bytes()),
+                "{pattern}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_may_match_if_it_has_the_required_text() {
+        let sieve = |pattern: &str| Sieve::new(&Regex::new(pattern).unwrap(), 4);
+        assert!(sieve("ab").has_no_match(b"xxxxxx\n"));
+        assert!(!sieve("ab").has_no_match(b"xxabxx\n"));
+        assert!(!sieve("[0-9]").has_no_match(b"xxxxxx\n"));
+    }
+
+    #[test]
+    fn the_longest_literal_of_every_match_is_looked_for() {
         let cases = [
             ("line [0-9]*99999 ", Some("99999 ")),
             ("^(error|warning): disk$", Some(": disk")),
@@ -331,7 +381,7 @@ mod tests {
         ];
         for (pattern, expected) in cases {
             let sieve = Sieve::new(&Regex::new(pattern).unwrap(), usize::MAX);
-            let required = sieve.required.as_ref().map(Finder::needle);
+            let required = sieve.required_text.as_ref().map(Finder::needle);
             assert_eq!(required, expected.map(str::as_bytes), "{pattern}");
         }
     }

@@ -8,6 +8,8 @@ impl Job {
     /// Searches the output in its clean view, a piece at a time, so that no writer has to wait. If
     /// a pattern takes too long, returns the matches so far, with `has_more`.
     ///
+    /// Write flags into the pattern, as in `(?i)error`: options of a `RegexBuilder` do not apply to stored output.
+    ///
     /// # Errors
     /// [`Error::TooSlow`] if nothing could be searched.
     pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
