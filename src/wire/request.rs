@@ -86,8 +86,10 @@ fn in_words_of_json(message: &str) -> String {
         return message.to_owned();
     };
     let expected = match expected {
-        "i64" | "f64" => "a number",
-        "u64" | "u32" => "a number that is not negative",
+        "f64" => "a number",
+        "i64" => "a whole number",
+        "u64" | "usize" => "a whole number, 0 or more",
+        "u32" => "a whole number from 0 to 4294967295",
         "a sequence" => "a list",
         "a map" => "an object",
         other => other,
@@ -157,12 +159,8 @@ mod tests {
             env: Option<std::collections::BTreeMap<String, String>>,
         }
         for (name, value, expected) in [
-            (
-                "count",
-                serde_json::json!(-2),
-                "a number that is not negative",
-            ),
-            ("offset", serde_json::json!(0.5), "a number"),
+            ("count", serde_json::json!(-2), "a whole number, 0 or more"),
+            ("offset", serde_json::json!(0.5), "a whole number"),
             ("words", serde_json::json!("x"), "a list"),
             ("env", serde_json::json!([]), "an object"),
         ] {

@@ -155,10 +155,14 @@ fn arguments(body: &[u8]) -> Result<Map<String, Value>, Error> {
     serde_json::from_slice(body).map_err(|error| {
         // serde's message may quote the body, so only its category is used.
         let message = match error.classify() {
-            Category::Data => "the body is JSON, but not an object".to_owned(),
+            Category::Data => "the body is not a JSON object".to_owned(),
             Category::Eof => "the body is not a whole JSON object: it ends too early".to_owned(),
             Category::Syntax | Category::Io => {
-                format!("the body is not JSON: see column {}", error.column())
+                format!(
+                    "the body can't be read as JSON: see line {}, column {}",
+                    error.line(),
+                    error.column()
+                )
             }
         };
         Error::invalid(message, "send a JSON object; v1/openapi.json describes it")
@@ -172,15 +176,21 @@ mod tests {
     #[test]
     fn a_body_that_is_no_object_is_refused_without_quoting_it() {
         for (body, expected) in [
-            ("[1]", "the body is JSON, but not an object"),
-            ("null", "the body is JSON, but not an object"),
+            ("[1]", "the body is not a JSON object"),
+            ("null", "the body is not a JSON object"),
             ("", "the body is not a whole JSON object: it ends too early"),
             (
                 r#"{"data": "secr"#,
                 "the body is not a whole JSON object: it ends too early",
             ),
-            ("{secret}", "the body is not JSON: see column 2"),
-            (r#"{"data": secret}"#, "the body is not JSON: see column 10"),
+            (
+                "{secret}",
+                "the body can't be read as JSON: see line 1, column 2",
+            ),
+            (
+                r#"{"data": secret}"#,
+                "the body can't be read as JSON: see line 1, column 10",
+            ),
         ] {
             let error = arguments(body.as_bytes()).unwrap_err();
             assert_eq!(error.message, expected, "{body}");
