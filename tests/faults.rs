@@ -536,6 +536,25 @@ async fn keys_are_exchanged_again_under_load_and_nothing_is_lost() {
 }
 
 #[tokio::test]
+async fn jobs_that_come_one_after_another_share_a_spare_channel() {
+    let sshd = Sshd::with("LogLevel DEBUG1").await;
+    let service = started(&sshd);
+    let mut jobs = 0;
+    let began = Instant::now();
+    // Longer than a spare channel is kept after the last job.
+    while began.elapsed() < Duration::from_secs(9) {
+        run(&service, "true").await.unwrap();
+        jobs += 1;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+
+    let opened = sshd.log().matches("ctype session").count();
+    assert!(opened >= jobs, "{opened} channels for {jobs} jobs");
+    // One in advance, and one for the control shell.
+    assert!(opened <= jobs + 2, "{opened} channels for {jobs} jobs");
+}
+
+#[tokio::test]
 async fn short_timeouts_of_the_server_are_not_seen_by_anybody() {
     let sshd = Sshd::with("UnusedConnectionTimeout 1s\nChannelTimeout session=1s").await;
     let service = started(&sshd);

@@ -12,7 +12,9 @@ use crate::job::{End, FarEnd, FarEvent, Job, Kill, Outcome, Recorded, Recorder, 
 use crate::runner::signal::{SignalReport, end_tree};
 use crate::runner::state::{Shared, Stdin};
 
-/// After the end: time limit for the server to close the channel.
+/// After the end: time in which the server usually closes the channel by itself.
+const SERVER_CLOSES: Duration = Duration::from_millis(500);
+/// Time limit for the server to close the channel once it was asked to.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the end of a job to be stored and shown.
 const END_SHOWN: Duration = Duration::from_secs(2);
@@ -116,7 +118,7 @@ impl<F: FarEnd> Recording<F> {
 
     /// After the end: discards events until the far end is closed, so that it can't block other
     /// channels on its connection.
-    async fn drop_until_closed(mut self) {
+    async fn drop_until_closed(&mut self) {
         while !self.is_closed {
             self.is_closed = self.far_end.next().await.is_last();
         }
@@ -170,9 +172,13 @@ pub(crate) async fn record<F: FarEnd>(
             shared.registry().detach(&job.id);
         }
     }
+    // The server closes the channel by itself, unless processes in the background keep it open. russh keeps its record of
+    // a channel that we close first (1.3 KB) until the connection ends.
+    drop(timeout(SERVER_CLOSES, recording.drop_until_closed()).await);
     // A lost connection needs no closing.
     stdin.controls().close().await.ok();
     drop(timeout(CLOSE_TIMEOUT, recording.drop_until_closed()).await);
+    drop(recording);
     let link = Arc::clone(lease.connection());
     // First, so that the slot is free while `job_ends` keeps the spare channel for some seconds.
     drop(lease);
