@@ -90,7 +90,7 @@ pub enum Code {
     Timeout,
     /// The host has no such file.
     NoSuchFile,
-    /// The account may not read or write the file.
+    /// The account may not read or write the file, or not listen on the address.
     PermissionDenied,
     /// The file exists already.
     FileExists,

@@ -185,7 +185,7 @@ pub(super) fn too_slow(error: TooSlow) -> Error {
     let message = error.to_string();
     match error {
         TooSlow::Pattern(_) => {
-            let hint = "use a simpler pattern: fewer or smaller counted repetitions";
+            let hint = "use a shorter pattern, with fewer or smaller counted repetitions";
             Error::new(Code::Timeout, message, hint)
         }
         TooSlow::Busy => Error::new(Code::Timeout, message, "try again in a moment").retryable(),

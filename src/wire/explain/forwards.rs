@@ -34,16 +34,24 @@ pub(super) fn forward(error: &ForwardError) -> Error {
 }
 
 fn listen(at: &Endpoint, kind: io::ErrorKind, message: String) -> Error {
-    let hint = match at {
-        Endpoint::Tcp { .. } => "choose another port, or 0 for a free one",
-        Endpoint::Unix(_) => {
-            "the path must be new and shorter than 108 bytes, in a directory that you can write to"
-        }
-    };
-    let code = if kind == io::ErrorKind::AddrInUse {
+    let is_in_use = kind == io::ErrorKind::AddrInUse;
+    let is_forbidden = kind == io::ErrorKind::PermissionDenied;
+    let code = if is_in_use {
         Code::AddressInUse
+    } else if is_forbidden {
+        Code::PermissionDenied
     } else {
         Code::Io
+    };
+    let hint = match at {
+        Endpoint::Tcp { .. } if is_in_use => "choose another port, or 0 for a free one",
+        Endpoint::Tcp { .. } if is_forbidden => {
+            "choose a port from 1024 on: only root may listen on those below"
+        }
+        Endpoint::Tcp { .. } => "use an address of this machine, such as 127.0.0.1",
+        Endpoint::Unix(_) => {
+            "the path must be new and shorter than 108 bytes, its directory shorter than 98 and writable for you"
+        }
     };
     Error::new(code, message, hint)
 }

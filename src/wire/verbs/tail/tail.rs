@@ -260,6 +260,12 @@ fn check_name(reader: &str) -> Result<(), Error> {
 /// Compiles a caller's pattern.
 pub(crate) fn regex(field: &str, pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build().map_err(|error| {
+        if let regex::Error::CompiledTooBig(_) = error {
+            return Error::invalid(
+                format!("{field} is too big"),
+                "use a shorter pattern, with fewer or smaller counted repetitions",
+            );
+        }
         let message = error.to_string();
         // The lines before the last one repeat the pattern and mark the mistake with a caret.
         let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
