@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_is_printable_ascii_tabs_and_the_other_byte() {
+    fn plain_text_is_printable_ascii_tabs_and_one_given_byte() {
         assert!(is_plain(b" a~\t\n", b'\n'));
         for odd in ["\n", "\x1f", "\x7f", "é"] {
             assert!(!is_plain(format!("a{odd}b").as_bytes(), b'\t'), "{odd:?}");

@@ -249,6 +249,10 @@ mod tests {
         (matches, next.value())
     }
 
+    fn lines_ahead(search: &Search) -> Option<(u64, u64)> {
+        search.ahead().map(|(after, until)| (after.value(), until.value()))
+    }
+
     fn numbers(matches: &[Match]) -> Vec<u64> {
         matches.iter().map(|found| found.line.line_no.value()).collect()
     }
@@ -332,16 +336,14 @@ mod tests {
     fn lines_may_be_skipped_once_the_last_match_has_its_context() {
         let ring = ring("x\ny\nz\n");
         let mut search = Search::new(query(), &ring, ring.newest());
-        let numbers =
-            |search: &Search| search.ahead().map(|(after, until)| (after.value(), until.value()));
-        assert_eq!(numbers(&search), Some((0, 3)));
+        assert_eq!(lines_ahead(&search), Some((0, 3)));
         let mut piece = search.fetch(&ring).unwrap().into_iter();
 
         search.take(piece.next().unwrap(), true);
-        assert_eq!(numbers(&search), None);
+        assert_eq!(lines_ahead(&search), None);
 
         search.take(piece.next().unwrap(), false);
-        assert_eq!(numbers(&search), Some((2, 3)));
+        assert_eq!(lines_ahead(&search), Some((2, 3)));
     }
 
     #[test]

@@ -310,7 +310,7 @@ fn only_a_rule_without_hosts_allows_a_call_everywhere() {
 }
 
 #[test]
-fn what_a_policy_needs_is_known_from_its_rules() {
+fn rules_tell_whether_approvals_and_machines_are_needed() {
     let rule = "[[rules]]\nname = \"a rule\"\ncallers = [\"a\"]\ncommands = \"any\"\n";
     let plain = policy(rule);
     assert!(!plain.asks_for_approval());
