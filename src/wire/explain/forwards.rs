@@ -50,7 +50,7 @@ fn listen(at: &Endpoint, kind: io::ErrorKind, message: String) -> Error {
         }
         Endpoint::Tcp { .. } => "use an address of this machine, such as 127.0.0.1",
         Endpoint::Unix(_) => {
-            "the path must be new and shorter than 108 bytes, its directory shorter than 98 and writable for you"
+            "the path must be new and shorter than 108 bytes, and its directory writable and shorter than 98"
         }
     };
     Error::new(code, message, hint)
@@ -68,5 +68,25 @@ fn remote_listen(source: &DialError, message: String) -> Error {
             "the port may be taken there, a socket may be left there from before, or sshd does not \
              allow it: AllowTcpForwarding, PermitListen; try port 0, or remove the socket",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_not_to_listen_has_its_code() {
+        let at = Endpoint::Tcp {
+            host: "127.0.0.1".to_owned(),
+            port: 80,
+        };
+        for (kind, expected) in [
+            (io::ErrorKind::AddrInUse, Code::AddressInUse),
+            (io::ErrorKind::PermissionDenied, Code::PermissionDenied),
+            (io::ErrorKind::AddrNotAvailable, Code::Io),
+        ] {
+            assert_eq!(listen(&at, kind, String::new()).code, expected, "{kind}");
+        }
     }
 }

@@ -279,3 +279,19 @@ pub(crate) fn regex(field: &str, pattern: &str) -> Result<Regex, Error> {
 pub(crate) fn optional_regex(field: &str, pattern: Option<&str>) -> Result<Option<Regex>, Error> {
     pattern.map(|pattern| regex(field, pattern)).transpose()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_that_is_too_big_is_named_as_such() {
+        let error = regex("until", "(?:a{1000}){1000}").unwrap_err();
+        assert_eq!(error.message, "until is too big");
+        let error = regex("until", "(").unwrap_err();
+        assert!(
+            error.message.contains("is not a regular expression"),
+            "{error}"
+        );
+    }
+}
