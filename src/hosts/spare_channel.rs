@@ -22,6 +22,7 @@ struct State {
 /// The jobs of a connection.
 #[derive(Default)]
 struct Jobs {
+    /// Number of jobs that run now.
     running: usize,
     /// Number of jobs that have begun so far.
     begun: u64,
@@ -114,8 +115,8 @@ impl Spare {
             jobs.begun
         };
         sleep(KEPT).await;
-        // Otherwise the connection is in use, even if no job runs at this moment. russh keeps its record of a channel
-        // that we close (1.3 KiB) as long as the connection, so a spare channel is closed rarely.
+        // If a job has begun since, the connection is in use, even if no job runs at this moment. Closing rarely matters:
+        // russh keeps its record of a channel that we close first (1.3 KiB) until the connection ends.
         // A job that begins after this check only loses its spare channel.
         let is_idle = lock(&self.0).jobs.begun == begun_before;
         if is_idle && let Some(Opened { channel, .. }) = self.take() {

@@ -172,8 +172,8 @@ pub(crate) async fn record<F: FarEnd>(
             shared.registry().detach(&job.id);
         }
     }
-    // The server closes the channel by itself, unless processes in the background keep it open. russh keeps its record of
-    // a channel that we close first (1.3 KB) until the connection ends.
+    // The server closes the channel by itself, unless processes in the background keep it open. If we close it first,
+    // russh keeps its record of the channel (1.3 KiB) until the connection ends.
     drop(timeout(SERVER_CLOSES, recording.drop_until_closed()).await);
     // A lost connection needs no closing.
     stdin.controls().close().await.ok();
