@@ -34,6 +34,8 @@ export class Actions {
   #send(name, signal) {
     return attempt(async () => {
       const reply = await call("signal", { job_id: this.jobId, signal });
+      // A person may have left the job meanwhile, or forgotten it: newer messages stay.
+      if (!this.element.isConnected) return;
       const isDelivered = reply.delivered_via !== "none";
       say(isDelivered ? `${name}: ${signal} sent, ${stateInWords(reply)}` : `${name}: no process is left`);
     });
