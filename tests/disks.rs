@@ -14,46 +14,11 @@ use sshjobs::jobs::{
 use sshjobs::wire::{
     Code, DetailArg, EditArg, EndReason, JobState, JobsRequest, PutRequest, Service, TailRequest,
 };
+use support::disk::Disk;
 use support::server::Server;
 use support::{
     HOST, Namespace, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service,
 };
-
-/// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many
-/// accounts does.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn mount(path: PathBuf, options: &str) -> Self {
-        std::fs::create_dir_all(&path).unwrap();
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "none"])
-            .arg(&path)
-            .status();
-        assert!(mounted.unwrap().success(), "{}", path.display());
-        Self(path)
-    }
-
-    /// Takes all the room there is.
-    fn fill(&self) -> PathBuf {
-        let ballast = self.0.join("ballast");
-        let zeros = Command::new("dd")
-            .arg("if=/dev/zero")
-            .arg(format!("of={}", ballast.display()))
-            .args(["bs=4096", "status=none"])
-            .stderr(Stdio::null())
-            .status();
-        assert!(!zeros.unwrap().success(), "it ends when the disk is full");
-        ballast
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // If it fails, the test has already failed.
-        Command::new("umount").arg("-l").arg(&self.0).status().ok();
-    }
-}
 
 fn service(sshd: &Sshd, state: &Path) -> Service {
     stored_service(
@@ -70,7 +35,7 @@ fn service(sshd: &Sshd, state: &Path) -> Service {
 async fn a_full_local_disk_stops_no_job_and_storing_resumes_when_there_is_space() {
     let sshd = Sshd::start().await;
     let disk = Disk::mount(sshd.path("state"), "size=4m,mode=700");
-    let service = service(&sshd, &disk.0);
+    let service = service(&sshd, disk.path());
     let go = sshd.path("go");
     let command = format!(
         "echo first; while ! [ -e {go}1 ]; do sleep 0.05; done; seq 20000; while ! [ -e {go}2 ]; do sleep 0.05; done; seq 5000; exit 3",
@@ -110,7 +75,7 @@ async fn a_full_local_disk_stops_no_job_and_storing_resumes_when_there_is_space(
     let end: Vec<_> = (1..=5000).map(|number| number.to_string()).collect();
     assert_eq!(story.lines[story.lines.len() - 5000..], end);
     service.shutdown().await;
-    let later = self::service(&sshd, &disk.0);
+    let later = self::service(&sshd, disk.path());
     let again = canonical_loop(&later, &job).await;
     assert_eq!(
         (again.status(), &again.lines[again.lines.len() - 5000..]),
@@ -177,7 +142,7 @@ async fn a_full_or_read_only_disk_of_the_host_leaves_the_old_file() {
     let sshd = Sshd::start().await;
     let service = stored_service(sshd.ssh_config(), sshd.path("state"), Limits::default());
     let disk = Disk::mount(sshd.path("disk"), "size=1m");
-    let file = disk.0.join("file");
+    let file = disk.path().join("file");
     std::fs::write(&file, "old").unwrap();
     let put = |text: String| PutRequest {
         host: Some(HOST.to_owned()),
@@ -188,7 +153,7 @@ async fn a_full_or_read_only_disk_of_the_host_leaves_the_old_file() {
     let error = service.put(put("x".repeat(3 << 20))).await.unwrap_err();
     assert_eq!(error.code, Code::DiskFull, "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
-    let names: Vec<_> = std::fs::read_dir(&disk.0).unwrap().collect();
+    let names: Vec<_> = std::fs::read_dir(disk.path()).unwrap().collect();
     assert_eq!(names.len(), 1, "no part file is left");
 
     // The host frees the room of a removed file when it has closed it.
@@ -206,7 +171,7 @@ async fn a_full_or_read_only_disk_of_the_host_leaves_the_old_file() {
 
     eventually("the disk can be made read-only", async || {
         let mut mount = Command::new("mount");
-        mount.args(["-o", "remount,ro"]).arg(&disk.0).stderr(Stdio::null());
+        mount.args(["-o", "remount,ro"]).arg(disk.path()).stderr(Stdio::null());
         mount.status().unwrap().success()
     })
     .await;
@@ -332,7 +297,7 @@ async fn readiness_tells_that_the_audit_log_can_not_be_written() {
     let sshd = Sshd::start().await;
     let disk = Disk::mount(sshd.path("audit"), "size=1m,mode=700");
     let policy = sshd.path("policy.toml");
-    std::fs::write(&policy, recording_policy(&disk.0, "refuse")).unwrap();
+    std::fs::write(&policy, recording_policy(disk.path(), "refuse")).unwrap();
     let server = Server::with(&sshd, &["--policy", &policy.display().to_string()]);
     let caller = server.caller(&sshd, "ci", &[]);
     let readiness = || caller.get("/readyz").body_mut().read_to_string().unwrap();
@@ -365,7 +330,7 @@ async fn a_call_that_a_full_disk_does_not_record_is_refused_or_warned_about() {
         let sshd = Sshd::start().await;
         let disk = Disk::mount(sshd.path("audit"), "size=1m,mode=700");
         let policy = sshd.path("policy.toml");
-        std::fs::write(&policy, recording_policy(&disk.0, on_failure)).unwrap();
+        std::fs::write(&policy, recording_policy(disk.path(), on_failure)).unwrap();
         let policy = policy.display().to_string();
         let sshjobs = |words: &[&str]| {
             support::command::sshjobs(&sshd, &[&["--policy", policy.as_str()], words].concat())

@@ -12,6 +12,7 @@
 #[cfg(feature = "cluster")]
 mod balanced;
 pub mod command;
+pub mod disk;
 pub mod docker;
 pub mod login_shell;
 mod mcp_client;
