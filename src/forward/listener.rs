@@ -87,7 +87,17 @@ impl Drop for Listener {
     }
 }
 
+/// Most bytes in the path of a socket (`sun_path` without its end, unix(7)).
+const MOST_PATH_BYTES: usize = 107;
+
 fn bind_socket(path: &str) -> io::Result<Listener> {
+    // The socket gets its name by a link, which the system allows for longer ones: nobody could connect.
+    if path.len() > MOST_PATH_BYTES {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("the path of a socket has at most {MOST_PATH_BYTES} bytes"),
+        ));
+    }
     let path = PathBuf::from(path);
     // Between bind and chmod others could connect, so the socket is made in a private directory and
     // then gets its name. By a link, because rename would replace an existing file.
@@ -128,4 +138,23 @@ pub(super) async fn connect(target: &Endpoint) -> io::Result<Box<dyn Socket>> {
     timeout(CONNECT_TIME, connecting)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_nobody_could_connect_to_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let of_length = |bytes: usize| {
+            let before = format!("{}/", dir.path().display());
+            format!("{before}{}", "s".repeat(bytes - before.len()))
+        };
+
+        let longest = of_length(MOST_PATH_BYTES);
+        let _listener = bind_socket(&longest).unwrap();
+        UnixStream::connect(&longest).await.unwrap();
+        assert!(bind_socket(&of_length(MOST_PATH_BYTES + 1)).is_err());
+    }
 }
