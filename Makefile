@@ -69,6 +69,8 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 
 torture:  ## Break everything between durable jobs and their readers, for two minutes; SSHJOBS_TORTURE_PART=1 for half an hour
 	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
+	@# Root's runs lose packets, and fill a disk.
+	@[ "$$(id -u)" != 0 ] || fixtures/need ip:iproute2 iptables:iptables mount:mount
 	TEST_SECONDS=7500 cargo test --locked $(EACH_TEST) --test torture -- --nocapture
 
 soak:  ## Start twenty jobs a second through all faces, for two hours or SSHJOBS_SOAK_MINUTES; look at memory and open files

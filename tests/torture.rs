@@ -8,25 +8,32 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::disallowed_methods,
+    unreachable_pub,
     reason = "tests"
 )]
 
+#[path = "torture/faults.rs"]
+mod faults;
+#[path = "torture/network.rs"]
+mod network;
+#[path = "torture/readers.rs"]
+mod readers;
 mod support;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::process::{Child, Command};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use faults::House;
+use network::Network;
+use readers::{Line, Readers, assert_whole};
 use serde_json::{Value, json};
+use support::HOST;
 use support::command::{sshjobs, told};
-use support::relay::Relay;
-use support::server::{Caller, Server, events, token};
-use support::{HOST, Sshd};
-use tokio::time::{Instant, sleep, timeout};
+use support::server::{Caller, token};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
 
 /// How much is done and how often.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +65,11 @@ impl Size {
             patience: Duration::from_secs(300)
                 + Duration::from_secs(6000) / u32::try_from(part).unwrap(),
         }
+    }
+
+    /// About what all jobs print, in bytes.
+    fn bytes(self) -> u64 {
+        self.jobs as u64 * self.lines * 20
     }
 
     /// The command of a job. It prints its lines in the time that the faults take, and notes that it ran.
@@ -106,209 +118,9 @@ impl Dice {
         self.0 ^= self.0 << 17;
         self.0 % sides
     }
-}
 
-/// A fault that is injected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
-    /// The host's sessions are killed, and TCP ends their connections (FIN).
-    SessionsKilled,
-    /// The connections are reset (RST): data on its way is lost.
-    ConnectionsReset,
-    /// The network passes nothing on for some seconds, without an error.
-    NetworkFrozen,
-    /// The host's sessions are stopped for some seconds, without an error.
-    HostFrozen,
-    /// The host's sshd is killed and started again.
-    SshdRestarted,
-    /// The server is killed and started again.
-    ServerKilled,
-    /// The server gets TERM, and is started again when it has ended.
-    ServerRestarted,
-    /// The server is stopped for some seconds.
-    ServerStopped,
-}
-
-impl Fault {
-    const OF_THE_HOST: [Self; 5] = [
-        Self::SessionsKilled,
-        Self::ConnectionsReset,
-        Self::NetworkFrozen,
-        Self::HostFrozen,
-        Self::SshdRestarted,
-    ];
-    const OF_THE_SERVER: [Self; 3] = [
-        Self::ServerKilled,
-        Self::ServerRestarted,
-        Self::ServerStopped,
-    ];
-
-    /// All faults of a run, in the order that the dice decide.
-    fn all(size: Size, dice: &mut Dice) -> Vec<Self> {
-        let mut faults: Vec<Self> = (0..size.cuts)
-            .map(|_| {
-                Self::OF_THE_HOST
-                    [usize::try_from(dice.roll(Self::OF_THE_HOST.len() as u64)).unwrap()]
-            })
-            .collect();
-        for _ in 0..size.kills {
-            let fault = Self::OF_THE_SERVER
-                [usize::try_from(dice.roll(Self::OF_THE_SERVER.len() as u64)).unwrap()];
-            let place = dice.roll(faults.len() as u64 + 1);
-            faults.insert(usize::try_from(place).unwrap(), fault);
-        }
-        faults
-    }
-}
-
-/// A server, a host, and the network between them.
-struct House {
-    sshd: Sshd,
-    relay: Relay,
-    server: Option<Server>,
-    address: String,
-}
-
-impl House {
-    async fn start() -> Self {
-        let sshd = Sshd::start().await;
-        let relay = Relay::to(&format!("ssh://127.0.0.1:{}", sshd.port()));
-        let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-        let direct = format!("Port {}", sshd.port());
-        let relayed = config.replace(
-            &direct,
-            &format!("Port {}\n  HostKeyAlias torture", relay.port()),
-        );
-        std::fs::write(sshd.ssh_config(), relayed).unwrap();
-        let key = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
-        sshd.write_known_hosts(&format!("torture {key}"));
-        let server = Server::start(&sshd);
-        let address = server.address().to_owned();
-        Self {
-            sshd,
-            relay,
-            server: Some(server),
-            address,
-        }
-    }
-
-    async fn inject(&mut self, fault: Fault, dice: &mut Dice) {
-        let pause = Duration::from_millis(300 + dice.roll(2500));
-        match fault {
-            Fault::SessionsKilled => self.sshd.cut(),
-            Fault::ConnectionsReset => self.relay.reset(),
-            Fault::NetworkFrozen => {
-                self.relay.freeze(true);
-                sleep(pause).await;
-                self.relay.freeze(false);
-            }
-            Fault::HostFrozen => {
-                self.sshd.freeze();
-                sleep(pause).await;
-                self.sshd.thaw();
-            }
-            Fault::SshdRestarted => {
-                self.sshd.kill();
-                sleep(pause / 4).await;
-                self.sshd.start_again().await.expect("sshd starts again");
-            }
-            Fault::ServerKilled => {
-                // Dropping it is a SIGKILL.
-                drop(self.server.take());
-                self.server = Some(Server::at(&self.sshd, &self.address, &[]));
-            }
-            Fault::ServerRestarted => {
-                let server = self.server.take().unwrap();
-                let ended = timeout(Duration::from_secs(60), server.stop()).await;
-                assert_eq!(ended.expect("it ends"), Some(0));
-                self.server = Some(Server::at(&self.sshd, &self.address, &[]));
-            }
-            Fault::ServerStopped => {
-                let pid = Pid::from_raw(self.server.as_ref().unwrap().pid().cast_signed());
-                kill(pid, Signal::SIGSTOP).unwrap();
-                sleep(pause).await;
-                kill(pid, Signal::SIGCONT).unwrap();
-            }
-        }
-    }
-}
-
-/// A line as a reader got it.
-type Line = (u64, String);
-
-/// Repeats a call until it is answered. Panics at the deadline.
-fn until_answered<T>(deadline: Instant, job: &str, mut call: impl FnMut() -> Option<T>) -> T {
-    loop {
-        if let Some(answer) = call() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "{job}: no answer in time");
-        std::thread::park_timeout(Duration::from_millis(100));
-    }
-}
-
-/// Reads a job to its end in pages of any size.
-fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> Vec<Line> {
-    let (mut lines, mut cursor) = (Vec::new(), 0);
-    loop {
-        let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 1000 + dice.roll(4000),
-            "max_lines": 1 + dice.roll(2000), "max_bytes": 262_144, "format": "records"});
-        let reply = until_answered(deadline, job, || match caller.try_call("tail", &request) {
-            Ok((200, reply)) => Some(reply),
-            _ => None,
-        });
-        assert!(reply["dropped_lines"].is_null(), "{job}: {reply}");
-        for record in reply["records"].as_array().into_iter().flatten() {
-            lines.push((
-                record["line_no"].as_u64().unwrap(),
-                record["text"].as_str().unwrap().to_owned(),
-            ));
-        }
-        let last = reply["last_line_no"].as_u64().unwrap();
-        assert!(last >= cursor, "{job}: from {cursor} back to {last}");
-        cursor = last;
-        if reply["still_running"] == false {
-            return lines;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "{job}: only {} lines at the time limit",
-            lines.len()
-        );
-    }
-}
-
-/// Follows a job to its end by its events, and continues after each break.
-fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    loop {
-        let seen = lines.last().map_or(0, |(number, _)| *number).to_string();
-        let path = format!("/v1/jobs/{job}/stream");
-        let response = until_answered(deadline, job, || {
-            caller
-                .try_get(&path, &[("Last-Event-ID", &seen)])
-                .ok()
-                .filter(|response| matches!(response.status().as_u16(), 200 | 204))
-        });
-        if response.status().as_u16() == 204 {
-            return lines;
-        }
-        for event in events(response) {
-            match event.name.as_str() {
-                "end" => return lines,
-                "dropped" => panic!("{job}: {event:?}"),
-                _ if event.data["text"].is_string() => {
-                    let number = event.data["line_no"].as_u64().unwrap();
-                    lines.push((number, event.data["text"].as_str().unwrap().to_owned()));
-                }
-                _ => {}
-            }
-        }
-        assert!(
-            Instant::now() < deadline,
-            "{job}: only {} lines at the time limit",
-            lines.len()
-        );
+    fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[usize::try_from(self.roll(choices.len() as u64)).unwrap()]
     }
 }
 
@@ -330,44 +142,21 @@ impl Drop for Stranger {
     }
 }
 
-/// The readers of one job.
-struct Readers {
-    job: String,
-    pages: JoinHandle<Vec<Line>>,
-    events: JoinHandle<Vec<Line>>,
-}
-
-impl Readers {
-    fn start(job: String, caller: &Caller, deadline: Instant, seed: u64) -> Self {
-        let (by_page, by_event) = (caller.clone(), caller.clone());
-        let (first, second) = (job.clone(), job.clone());
-        Self {
-            job,
-            pages: std::thread::spawn(move || {
-                read_pages(&by_page, &first, deadline, Dice::new(seed))
-            }),
-            events: std::thread::spawn(move || read_events(&by_event, &second, deadline)),
-        }
+#[test]
+fn every_reader_sees_each_line_once_whatever_is_broken() {
+    // Before other threads start, so that they use this network, too.
+    let network = Network::enter();
+    if let Err(reason) = &network {
+        println!("packets are not lost in this run: {reason}");
     }
+    Runtime::new().unwrap().block_on(torture(network.ok()));
 }
 
-fn assert_whole(reader: &str, job: &str, number: usize, lines: &[Line], count: u64) {
-    for (expected, (line_no, text)) in (1..).zip(lines) {
-        assert_eq!(
-            (*line_no, text.as_str()),
-            (expected, format!("job {number} line {expected}").as_str()),
-            "{reader} of {job}"
-        );
-    }
-    assert_eq!(lines.len() as u64, count, "{reader} of {job}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn every_reader_sees_each_line_once_whatever_is_broken() {
+async fn torture(network: Option<Network>) {
     let (size, seed) = (Size::of_environment(), seed());
     println!("SSHJOBS_TORTURE_SEED={seed} repeats this run: {size:?}");
     let mut dice = Dice::new(seed);
-    let mut house = House::start().await;
+    let mut house = House::start(size, network).await;
     let mut stranger = Stranger::start();
     let ran = house.sshd.path("ran").display().to_string();
     let caller = Caller::new(
@@ -385,7 +174,7 @@ async fn every_reader_sees_each_line_once_whatever_is_broken() {
         .collect();
 
     let mut injected = BTreeMap::new();
-    for fault in Fault::all(size, &mut dice) {
+    for fault in house.faults().choose(size, &mut dice) {
         *injected.entry(fault).or_insert(0) += 1;
         house.inject(fault, &mut dice).await;
         sleep(PAUSE / 2 + Duration::from_millis(dice.roll(700))).await;
