@@ -36,7 +36,7 @@ impl HostFiles {
         let receiving = receive(&mut reader, stdout, &mut ended);
         let sending = send(&writer, stdin);
         let (received, sent) = tokio::join!(receiving, sending);
-        writer.close().await.ok();
+        writer.end(&mut reader).await;
         received?;
         // A command that has ended without reading everything says why itself.
         if ended.status == Some(0) {

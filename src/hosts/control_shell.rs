@@ -33,8 +33,8 @@ use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter, Conne
 const GREETING_TIME: Duration = Duration::from_secs(15);
 /// Time limit for an order to be written.
 const WRITE_TIME: Duration = Duration::from_secs(10);
-/// Time limit for the server to close the channel.
-const CLOSE_TIME: Duration = Duration::from_secs(2);
+/// Time limit for an idle shell to end.
+const END_TIME: Duration = Duration::from_secs(2);
 /// Maximum orders that wait to be written.
 const QUEUE: usize = 64;
 /// Maximum bytes kept of a script's output.
@@ -183,7 +183,7 @@ impl ControlShell {
         let Some(mut session) = idle else { return false };
         // Replacing the only sender closes the task's queue, which ends the task.
         session.orders = mpsc::channel(1).0;
-        timeout(CLOSE_TIME, session.task.join_next()).await.is_ok()
+        timeout(END_TIME, session.task.join_next()).await.is_ok()
     }
 }
 
@@ -333,16 +333,7 @@ impl Shell {
                 break;
             }
         }
-        // The shell ends when its stdin does. russh delivers no event of a channel that we close
-        // ourselves, so the server closes it.
-        self.writer.eof().await.ok();
-        let closed = async {
-            while !matches!(self.reader.next().await, None | Some(ChannelEvent::Close)) {}
-        };
-        if timeout(CLOSE_TIME, closed).await.is_err() {
-            // A lost connection needs no closing.
-            self.writer.close().await.ok();
-        }
+        self.writer.end(&mut self.reader).await;
     }
 
     /// Writes an order. Returns false if the shell can't be reached.

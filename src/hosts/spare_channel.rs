@@ -115,8 +115,8 @@ impl Spare {
             jobs.begun
         };
         sleep(KEPT).await;
-        // If a job has begun since, the connection is in use, even if no job runs at this moment. Closing rarely matters:
-        // russh keeps its record of a channel that we close first (1.3 KiB) until the connection ends.
+        // If a job has begun since, the connection is in use, even if no job runs at this moment. A close after each job
+        // would let memory grow; see `SERVER_CLOSES`.
         // A job that begins after this check only loses its spare channel.
         let is_idle = lock(&self.0).jobs.begun == begun_before;
         if is_idle && let Some(Opened { channel, .. }) = self.take() {

@@ -26,7 +26,8 @@ pub use config::{
     SecretError, SecretSource, Setting, Source, canonical_host, concrete_aliases,
 };
 pub use connection::{
-    Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, connect, look_at_key,
+    Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, SERVER_CLOSES, connect,
+    look_at_key,
 };
 pub use error::{ChannelError, ConnectError, DialError};
 pub use files::off_runtime;

@@ -68,8 +68,6 @@ const SAFE_LENGTH: u32 = 32 << 10;
 const MOST_LENGTH: u32 = (256 << 10) - 1024;
 /// Maximum bytes kept of the server's stderr.
 const MOST_STDERR: usize = 512;
-/// Time limit for the server to close the channel.
-const CLOSE_TIME: Duration = Duration::from_secs(2);
 
 impl Session {
     /// Begins a session with an SFTP server that was started on a channel. A request fails when the
@@ -304,7 +302,8 @@ async fn greet(
         match event {
             Some(ChannelEvent::Data(data)) => frames.push(&data),
             Some(ChannelEvent::Failure) => {
-                close(reader, writer).await;
+                // A lost connection needs no closing.
+                writer.close().await.ok();
                 return Err(SftpError::NoSubsystem);
             }
             event => note_event(event, stderr)?,
@@ -416,7 +415,7 @@ impl Moving {
         if let Err(error) = ended {
             self.shared.end(&error);
         }
-        close(&mut self.reader, &self.writer).await;
+        self.writer.end(&mut self.reader).await;
     }
 }
 
@@ -487,12 +486,4 @@ fn note_event(event: Option<ChannelEvent>, stderr: &mut Vec<u8>) -> Result<(), S
             | ChannelEvent::Failure,
         ) => Ok(()),
     }
-}
-
-/// Closes the channel, and reads what the server still sends.
-async fn close(reader: &mut ChannelReader, writer: &ChannelWriter) {
-    // A lost connection needs no closing.
-    writer.close().await.ok();
-    let draining = async { while reader.next().await.is_some() {} };
-    drop(timeout(CLOSE_TIME, draining).await);
 }

@@ -130,7 +130,6 @@ async fn follow_once(
             break false;
         }
     };
-    // The follower ends with its stdin.
-    writer.close().await.ok();
+    writer.end(&mut reader).await;
     Ok(is_complete.then_some(told))
 }

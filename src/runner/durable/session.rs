@@ -142,10 +142,6 @@ impl Session for SshSession {
     }
 
     fn close(&mut self) -> BoxFuture<'_, ()> {
-        async {
-            // A lost connection needs no closing.
-            self.writer.close().await.ok();
-        }
-        .boxed()
+        self.writer.end(&mut self.reader).boxed()
     }
 }

@@ -11,11 +11,8 @@ use crate::hosts::{Asking, Lease, Link};
 use crate::job::{End, FarEnd, FarEvent, Job, Kill, Outcome, Recorded, Recorder, Signal};
 use crate::runner::signal::{SignalReport, end_tree};
 use crate::runner::state::{Shared, Stdin};
+use crate::ssh::SERVER_CLOSES;
 
-/// After the end: time in which the server usually closes the channel by itself.
-const SERVER_CLOSES: Duration = Duration::from_millis(500);
-/// Time limit for the server to close the channel once it was asked to.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time limit for the end of a job to be stored and shown.
 const END_SHOWN: Duration = Duration::from_secs(2);
 /// Interval of keepalives while output is held back. The minimum of sshd's ClientAliveInterval is
@@ -172,12 +169,10 @@ pub(crate) async fn record<F: FarEnd>(
             shared.registry().detach(&job.id);
         }
     }
-    // The server closes the channel by itself, unless processes in the background keep it open. If we close it first,
-    // russh keeps its record of the channel (1.3 KiB) until the connection ends.
+    // The server closes the channel by itself, unless processes in the background keep it open.
     drop(timeout(SERVER_CLOSES, recording.drop_until_closed()).await);
     // A lost connection needs no closing.
     stdin.controls().close().await.ok();
-    drop(timeout(CLOSE_TIMEOUT, recording.drop_until_closed()).await);
     drop(recording);
     let link = Arc::clone(lease.connection());
     // First, so that the slot is free while `job_ends` keeps the spare channel for some seconds.

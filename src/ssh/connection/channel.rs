@@ -63,6 +63,11 @@ pub struct ChannelWriter {
     lost: CancellationToken,
 }
 
+/// Time for the server to close the channel of a program that has ended or whose stdin has. Then we close it.
+///
+/// The server comes first because russh 0.65 keeps its record of a channel that we close first (3 KiB) until the
+/// connection ends.
+pub const SERVER_CLOSES: Duration = Duration::from_millis(500);
 /// Maximum bytes of stdin passed to russh at once. russh buffers data for which the window has no
 /// room.
 const STDIN_PIECE: usize = 32 << 10;
@@ -173,6 +178,11 @@ impl ChannelReader {
         }
     }
 
+    /// Waits until the server has closed the channel, or the connection is lost. Drops what still comes.
+    async fn closed(&mut self) {
+        while !matches!(self.next().await, None | Some(ChannelEvent::Close)) {}
+    }
+
     /// Puts events back, so that the next reader gets them first.
     pub fn put_back(&mut self, mut events: VecDeque<ChannelEvent>) {
         events.append(&mut self.put_back);
@@ -261,7 +271,16 @@ impl ChannelWriter {
         bounded(self.time_limit, asked).await
     }
 
-    /// Closes the channel. The server's own Close follows as an event.
+    /// Ends a program that ends with its stdin, and lets the server close the channel; see [`SERVER_CLOSES`].
+    pub async fn end(&self, reader: &mut ChannelReader) {
+        // A lost connection needs no closing.
+        self.eof().await.ok();
+        if timeout(SERVER_CLOSES, reader.closed()).await.is_err() {
+            self.close().await.ok();
+        }
+    }
+
+    /// Closes the channel. No event follows, not even the server's own Close.
     pub async fn close(&self) -> Result<(), ChannelError> {
         bounded(self.time_limit, self.half.close()).await
     }

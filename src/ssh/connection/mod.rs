@@ -14,6 +14,6 @@ mod proxy;
 mod stream;
 mod watched;
 
-pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
+pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter, SERVER_CLOSES};
 pub use connection::Connection;
 pub use handshake::{connect, look_at_key};

@@ -1,4 +1,4 @@
-//! Tests of a client against a hostile server.
+//! Tests of connections, also to a hostile server.
 
 use std::time::Duration;
 
@@ -141,4 +141,18 @@ async fn a_write_that_waits_for_the_window_ends_with_the_connection() {
 
     let error = timeout(PATIENCE, writing).await.expect("the write ends");
     assert!(matches!(error, ChannelError::ConnectionLost), "{error}");
+}
+
+#[tokio::test]
+async fn russh_keeps_nothing_of_a_program_that_ended_with_its_stdin() {
+    let server = LoopbackServer::start().await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let channel = connection.open().await.unwrap();
+    let (mut reader, writer) = channel.exec("cat").await.unwrap();
+
+    writer.end(&mut reader).await;
+
+    // The record of a channel holds the sender of its events.
+    let next = timeout(PATIENCE, reader.next()).await;
+    assert_eq!(next.expect("the sender is dropped"), None);
 }
