@@ -12,7 +12,8 @@ use crate::output::ring::Ring;
 pub struct SearchQuery {
     /// Only lines after this one.
     pub cursor: LineNo,
-    /// Only lines up to this one. `None`: up to the newest.
+    /// Only lines up to this one. `None`: up to the newest. The caller passes the end that follows from it to
+    /// [`Search::new`].
     pub last: Option<LineNo>,
     /// The streams to search.
     pub selection: Selection,
@@ -35,7 +36,7 @@ pub struct Match {
     pub after: Vec<PageLine>,
 }
 
-/// A search in progress, up to the newest line at its start.
+/// A search in progress, up to a fixed last line.
 ///
 /// It fetches a bounded piece of the output at a time, which is matched without blocking the
 /// writer.
@@ -107,16 +108,12 @@ impl Search {
             return None;
         }
         let mut piece = self.walk.peek(ring, usize::MAX, Render::Clean);
-        let is_at_end = piece.is_empty();
         piece.retain(|fetched| fetched.line.line_no <= self.until);
-        if piece.is_empty() && self.walk.cursor < self.until {
-            if is_at_end {
-                self.walk.pass_the_gone(ring);
-            } else {
-                // The ring keeps only later lines, so all lines up to `until` were evicted.
-                let gone = self.walk.gone_before(ring, self.until.next());
-                self.walk.pass_line(self.until, gone);
-            }
+        let end = self.until.min(ring.newest());
+        if piece.is_empty() && self.walk.cursor < end {
+            // The ring keeps no line up to there, so they were evicted.
+            let gone = self.walk.gone_before(ring, end.next());
+            self.walk.pass_line(end, gone);
         }
         (!piece.is_empty()).then_some(piece)
     }
@@ -364,6 +361,18 @@ mod tests {
         assert_eq!(search.fetch(&ring), None);
 
         assert_eq!((search.cursor().value(), search.dropped_lines()), (2, 0));
+    }
+
+    #[test]
+    fn lines_evicted_before_a_search_came_are_counted_up_to_its_end() {
+        let mut ring = ring("a\nb\n");
+        let mut search = Search::new(query(), &ring, ring.newest());
+        ring.append(Stream::Stdout, b"later\n", 0);
+        ring.trim(0);
+
+        assert_eq!(search.fetch(&ring), None);
+
+        assert_eq!((search.cursor().value(), search.dropped_lines()), (2, 2));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::lock::lock;
 
-/// Matches patterns in lines, on threads of its own and within a time budget. A pattern's author
+/// Matches patterns in lines, on up to eight threads of tokio's blocking pool and within a time budget. A pattern's author
 /// decides what it costs, so neither a job's recorder nor another call may wait for it.
 #[derive(Debug)]
 pub struct Matching<const N: usize> {
@@ -30,33 +30,34 @@ pub struct Matching<const N: usize> {
 /// Why there is no result.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TooSlow {
-    /// This pattern exceeded its time budget.
+    /// A pattern exceeded the call's budget, or is too big for a line. Several patterns are listed.
     #[error("the pattern {0:?} takes too long on this output")]
     Pattern(String),
     /// All threads are busy with other calls.
-    #[error("too many patterns are being looked for")]
+    #[error("all threads that match patterns are busy with other calls")]
     Busy,
 }
 
 /// Time budget of one call.
 const TIME: Duration = Duration::from_secs(2);
-/// Budget of one call in bytes of text.
+/// Budget of one call in bytes of text that `match_texts` matches. `sift` has only the time limit.
 const BYTES: usize = 512 << 20;
 /// Maximum matching threads. An abandoned thread still finishes its current text.
 static THREADS: Semaphore = Semaphore::const_new(8);
 /// Maximum wait for a free thread.
-const PLACE: Duration = Duration::from_secs(2);
+const THREAD_WAIT: Duration = Duration::from_secs(2);
 /// A compiled pattern of more bytes is big and is matched only in texts up to `LONGEST_FOR_BIG`
 /// bytes: the time for a match grows with the product of both.
 const BIG: usize = 64 << 10;
 const LONGEST_FOR_BIG: usize = 4 << 10;
 /// Searching this many bytes for a text takes about as long as matching one line.
-const BYTES_PER_LINE: usize = 1 << 10;
+const BYTES_SEARCHED_PER_MATCH: usize = 1 << 10;
 /// Lines with the required text to match before judging whether the text is rare.
 const FIRST_LINES: usize = 8;
 
 impl<const N: usize> Matching<N> {
-    /// Matches each of the given patterns.
+    /// Matches each of the given patterns. They must have no options of a `RegexBuilder`, because they are compiled again
+    /// from their text.
     pub fn new(patterns: [Option<Regex>; N]) -> Self {
         // `Regex` does not report its compiled size, so a build with a limit tests it.
         let longest = if patterns.iter().flatten().any(|pattern: &Regex| {
@@ -80,8 +81,8 @@ impl<const N: usize> Matching<N> {
         self.patterns.iter().any(Option::is_some)
     }
 
-    /// For each text, which of the patterns it matches. The result is shorter than `texts` if the
-    /// budget is spent. Dropping the future stops the thread before its next text.
+    /// For each text, which of the patterns it matches. The result ends before the first text that exceeds the budget or
+    /// is too long for a big pattern. Dropping the future stops the thread before its next text.
     pub async fn match_texts(
         &mut self,
         texts: Vec<String>,
@@ -90,7 +91,7 @@ impl<const N: usize> Matching<N> {
             return Ok(Vec::new());
         }
         // The semaphore is never closed, so only the time limit can fail.
-        let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else {
+        let Ok(Ok(place)) = timeout(THREAD_WAIT, THREADS.acquire()).await else {
             return Err(TooSlow::Busy);
         };
         // After the wait for a thread, which does not count as matching time.
@@ -130,13 +131,13 @@ impl<const N: usize> Matching<N> {
     }
 
     /// Runs `sift` on a matching thread. `sift` gets a function that returns true if no line of a
-    /// text matches any pattern. The text must be printable ASCII. Once the budget is spent, the
+    /// text matches any pattern. The text must be printable ASCII, tabs and line feeds. Once the time is over, the
     /// function returns false.
     pub async fn sift<T: Send + 'static>(
         &mut self,
         sift: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> T + Send + 'static,
     ) -> Result<T, TooSlow> {
-        let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else {
+        let Ok(Ok(place)) = timeout(THREAD_WAIT, THREADS.acquire()).await else {
             return Err(TooSlow::Busy);
         };
         let began = Instant::now();
@@ -156,10 +157,14 @@ impl<const N: usize> Matching<N> {
                 is_in_time && sieves.iter().all(|sieve| sieve.has_no_match(lines))
             })
         });
-        // Without a timeout: after the deadline each piece may have a match, so `sift` ends soon.
-        let sifted = sifting.await.map_err(|_| TooSlow::Busy);
+        // Without a timeout: after the deadline the function returns false at once, so `sift` ends soon.
+        let sifted = sifting.await;
         self.time = self.time.saturating_sub(began.elapsed());
-        sifted
+        sifted.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime is shutting down.
+            Err(_) => TooSlow::Busy,
+        })
     }
 
     /// The error for a spent budget.
@@ -182,8 +187,6 @@ struct Sieve {
 }
 
 impl Sieve {
-    /// The pattern must have been made from its text alone, because the text does not have the options of a
-    /// `RegexBuilder`.
     fn new(pattern: &Regex, longest: usize) -> Self {
         let parsed = ParserBuilder::new().multi_line(true).build().parse(pattern.as_str()).ok();
         let required_text = parsed.as_ref().and_then(required_text);
@@ -210,21 +213,21 @@ impl Sieve {
         match self.search_for_required_text(text) {
             Searched::NoMatch => true,
             Searched::MayMatch => false,
-            Searched::Until(rest) => self.has_no_match_in(rest),
+            Searched::Unsearched(rest) => self.has_no_match_in(rest),
         }
     }
 
     /// Matches the lines that have the required text, unless they are many.
     fn search_for_required_text<'a>(&self, text: &'a [u8]) -> Searched<'a> {
         let Some(required_text) = &self.required_text else {
-            return Searched::Until(text);
+            return Searched::Unsearched(text);
         };
         let mut rest = text;
         let mut lines_matched = 0;
         while let Some(position) = required_text.find(rest) {
             let searched = text.len() - rest.len();
-            if lines_matched >= FIRST_LINES + searched / BYTES_PER_LINE {
-                return Searched::Until(rest);
+            if lines_matched >= FIRST_LINES + searched / BYTES_SEARCHED_PER_MATCH {
+                return Searched::Unsearched(rest);
             }
             let (line, after) = line_at(rest, position);
             if !self.misses(line) {
@@ -260,8 +263,8 @@ enum Searched<'a> {
     NoMatch,
     /// A line matches, or is too long.
     MayMatch,
-    /// Many lines have the required text. The rest has not been searched.
-    Until(&'a [u8]),
+    /// This rest has not been searched: many lines have the required text, or the pattern has none.
+    Unsearched(&'a [u8]),
 }
 
 /// The line around a position, and the text after its line feed.
