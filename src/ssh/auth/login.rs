@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use russh::client::{AuthResult, Handle};
 use russh::{MethodKind, MethodSet};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Secrets;
 use super::offer::Offer;
@@ -13,6 +13,9 @@ use crate::ssh::trust::{HandshakeError, HostKeyCheck};
 
 /// Maximum stages of one login, where the server wants several methods (RFC 4252 §5.1).
 const MOST_STAGES: usize = 8;
+/// Time for russh to end after a connection was lost, and how often to look whether it has.
+const RUSSH_ENDS: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// One login (RFC 4252) with ssh's order of methods: keys (of certificates, of the agent, of
 /// files), keyboard-interactive, password. A server may require several, one after the other. No
@@ -24,6 +27,8 @@ pub(crate) struct Login<'a> {
     /// Methods that the server still accepts. `None` until it has refused one.
     pub(super) remaining: Option<MethodSet>,
     pub(super) offered: Vec<Offer>,
+    /// Whether the server has refused an attempt.
+    has_refused: bool,
     /// Methods that were tried, or the reason why not, for the error.
     pub(super) tried: Vec<String>,
     /// Remaining time for the server, over all steps.
@@ -52,6 +57,7 @@ impl<'a> Login<'a> {
             secrets,
             remaining: None,
             offered: Vec::new(),
+            has_refused: false,
             tried: Vec::new(),
             patience,
         }
@@ -66,9 +72,12 @@ impl<'a> Login<'a> {
                 Ok(Attempt::PartialSuccess) => {
                     self.tried.push("(which was right, and not enough)".to_owned())
                 }
+                Ok(Attempt::Failure) if self.is_connection_lost().await => {
+                    return Err(russh::Error::HUP.into());
+                }
                 Ok(Attempt::Failure) => break,
                 // The server disconnected, as after too many attempts: that is a failed login, too.
-                Err(HandshakeError::Russh(error)) if !self.tried.is_empty() => {
+                Err(HandshakeError::Russh(error)) if self.has_refused => {
                     self.tried.push(format!("(the server hung up: {error})"));
                     break;
                 }
@@ -113,6 +122,19 @@ impl<'a> Login<'a> {
         Ok(Attempt::Failure)
     }
 
+    /// Whether the connection was lost before the server has refused anything. A server that disconnects after a
+    /// refusal may want no further attempts.
+    async fn is_connection_lost(&self) -> bool {
+        let closed = async {
+            while !self.handle.is_closed() {
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        let has_answered = self.has_refused || self.remaining.is_none();
+        // russh reports the refusal first and ends a moment later.
+        !has_answered && timeout(RUSSH_ENDS, closed).await.is_ok()
+    }
+
     /// Whether the server still accepts a method.
     pub(super) fn may(&self, method: MethodKind) -> bool {
         self.remaining.as_ref().is_none_or(|remaining| remaining.contains(&method))
@@ -125,6 +147,8 @@ impl<'a> Login<'a> {
                 remaining_methods,
                 partial_success,
             } => {
+                // russh reports a lost connection as a refusal after which no method remains.
+                self.has_refused |= !remaining_methods.is_empty();
                 self.remaining = Some(remaining_methods.clone());
                 if *partial_success {
                     Attempt::PartialSuccess

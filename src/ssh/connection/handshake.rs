@@ -161,10 +161,14 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
 fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
     match error {
         HandshakeError::HostKey(error) => error.into(),
-        // sshd also closes connections like this above MaxStartups, so callers may try again.
+        // sshd also closes connections like this above MaxStartups, so callers may try again. A login reports that only if
+        // the server has refused nothing before.
         HandshakeError::Russh(
-            russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_),
-        ) if step == HANDSHAKE => ConnectError::HungUp {
+            russh::Error::Disconnect
+            | russh::Error::HUP
+            | russh::Error::IO(_)
+            | russh::Error::SendError,
+        ) => ConnectError::HungUp {
             host: host.name.clone(),
             tries: 1,
         },

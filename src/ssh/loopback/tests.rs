@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::*;
-use crate::ssh::{ChannelError, Secrets, connect};
+use crate::ssh::{ChannelError, ConnectError, Secrets, connect};
 
 /// Number of channels that the server opens of each of the seven kinds.
 const TIMES: usize = 143;
@@ -66,8 +66,23 @@ async fn open_all_kinds(handle: &Handle) -> Vec<Opened> {
     opened
 }
 
-/// Such a server, and the results of the channels that it opened.
-async fn hostile_server() -> (LoopbackServer, oneshot::Receiver<Vec<Opened>>) {
+/// A server that hangs up when a client logs in.
+struct HangsUp;
+
+impl server::Handler for HangsUp {
+    type Error = russh::Error;
+
+    async fn auth_publickey(
+        &mut self,
+        _user: &str,
+        _key: VerifiedPublicKey<'_>,
+    ) -> Result<Auth, russh::Error> {
+        Err(russh::Error::HUP)
+    }
+}
+
+/// A server that accepts one connection.
+async fn server_with(handler: impl server::Handler + Send + 'static) -> LoopbackServer {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let host_key = new_key().unwrap();
@@ -78,31 +93,29 @@ async fn hostile_server() -> (LoopbackServer, oneshot::Receiver<Vec<Opened>>) {
         keys: vec![host_key],
         ..server::Config::default()
     });
-    let (report, reported) = oneshot::channel();
-
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let (socket, _) = listener.accept().await.unwrap();
-        let opener = Opener {
-            report: Some(report),
-            opening: JoinSet::new(),
+        let Ok(running) = server::run_stream(config, socket, handler).await else {
+            panic!("the handshake fails")
         };
-        let running = server::run_stream(config, socket, opener).await.unwrap();
         running.await.ok();
     });
-    (
-        LoopbackServer {
-            address,
-            directory,
-            _tasks: tasks,
-        },
-        reported,
-    )
+    LoopbackServer {
+        address,
+        directory,
+        _tasks: tasks,
+    }
 }
 
 #[tokio::test]
 async fn channels_that_a_server_opens_unasked_are_refused() {
-    let (server, reported) = hostile_server().await;
+    let (report, reported) = oneshot::channel();
+    let server = server_with(Opener {
+        report: Some(report),
+        opening: JoinSet::new(),
+    })
+    .await;
     let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
 
     let opened = timeout(PATIENCE, reported).await.unwrap().unwrap();
@@ -155,4 +168,14 @@ async fn russh_keeps_nothing_of_a_program_that_ended_with_its_stdin() {
     // The record of a channel holds the sender of its events.
     let next = timeout(PATIENCE, reader.next()).await;
     assert_eq!(next.expect("the sender is dropped"), None);
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_during_the_login_has_refused_nothing() {
+    let server = server_with(HangsUp).await;
+
+    let connected = connect(&server.host_config("web1"), None, &Secrets::default()).await;
+
+    let error = connected.err().expect("the login fails");
+    assert!(matches!(error, ConnectError::HungUp { .. }), "{error}");
 }
