@@ -19,7 +19,12 @@ pub enum EndCause {
         after: Option<String>,
     },
     /// A signal that was sent through sshjobs ended it.
-    SentSignal(String),
+    SentSignal {
+        /// The signal, named without `SIG`.
+        signal: String,
+        /// Whether it took KILL, which followed after a grace.
+        needed_kill: bool,
+    },
     /// Its time limit ended it.
     TimeLimit,
     /// It was ended because it had printed more than its host stores for a job.
@@ -125,7 +130,10 @@ impl EndCause {
         if let (Some(signal), Some(sent)) = (reported, &evidence.sent)
             && sent.explains(signal)
         {
-            return Self::SentSignal(sent.signal.clone());
+            return Self::SentSignal {
+                signal: sent.signal.clone(),
+                needed_kill: sent.signal != signal.name(),
+            };
         }
         if reported == Some(Signal::KILL)
             && let Some(lack) = facts.lack_of_memory()
@@ -163,7 +171,7 @@ impl EndCause {
             Self::OutOfMemory(_) => true,
             Self::UnknownSender { signal, .. } => signal == Signal::KILL.name(),
             Self::Exited { status, .. } => Signal::of_status(*status) == Some(Signal::KILL),
-            Self::SentSignal(_)
+            Self::SentSignal { .. }
             | Self::TimeLimit
             | Self::OutputLimit
             | Self::Crashed(_)
@@ -175,7 +183,7 @@ impl EndCause {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Exited { .. } => "exited",
-            Self::SentSignal(_) => "sent_signal",
+            Self::SentSignal { .. } => "sent_signal",
             Self::TimeLimit => "time_limit",
             Self::OutputLimit => "output_limit",
             Self::OutOfMemory(_) => "out_of_memory",
@@ -229,12 +237,21 @@ impl fmt::Display for EndCause {
                 }
                 Ok(())
             }
-            Self::SentSignal(signal) => {
-                write!(
-                    f,
-                    "was ended by SIG{signal}, which was sent through sshjobs"
-                )
-            }
+            Self::SentSignal {
+                signal,
+                needed_kill: false,
+            } => write!(
+                f,
+                "was ended by SIG{signal}, which was sent through sshjobs"
+            ),
+            Self::SentSignal {
+                signal,
+                needed_kill: true,
+            } => write!(
+                f,
+                "was ended by SIGKILL, which followed because it had not ended after SIG{signal}; both were sent through \
+                 sshjobs"
+            ),
             Self::TimeLimit => f.write_str("was ended by its time limit"),
             Self::OutputLimit => f.write_str(
                 "was ended because it had printed more than its host stores for a job \
@@ -410,9 +427,20 @@ mod tests {
     #[test]
     fn a_signal_that_was_sent_through_sshjobs_is_the_cause() {
         let grace = Some(Duration::from_secs(1));
-        for exit in [killed(), Exit::Status(143), Exit::Signal("TERM".to_owned())] {
+        for (exit, needed_kill) in [
+            (killed(), true),
+            (Exit::Status(143), false),
+            (Exit::Signal("TERM".to_owned()), false),
+        ] {
             let cause = decide(exit, &after("TERM", grace), Some(&report(60)));
-            assert_eq!(cause, EndCause::SentSignal("TERM".to_owned()));
+            let signal = "TERM".to_owned();
+            assert_eq!(
+                cause,
+                EndCause::SentSignal {
+                    signal,
+                    needed_kill
+                }
+            );
         }
 
         // No KILL was to follow.
