@@ -307,6 +307,26 @@ async fn a_time_limit_ends_the_tree_and_is_an_outcome_of_its_own() {
 }
 
 #[tokio::test]
+async fn a_command_that_exits_in_time_did_not_reach_its_limit() {
+    let target = Target::start().await;
+    for durable in [false, true] {
+        // The limit falls into the time in which the output of its background process is awaited.
+        let request = SpawnRequest {
+            timeout_s: Some(1.5),
+            durable: Some(durable),
+            ..SpawnRequest::new(HOST, "sleep 5 & echo done; exit 3")
+        };
+        let job = target.service.spawn(request).await.unwrap().job_id;
+        let story = canonical_loop(&target.service, &job).await;
+        assert_eq!(
+            (story.state(), story.status()),
+            (JobState::Exited, Some(3)),
+            "durable: {durable}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn run_returns_the_running_job_when_time_is_up_and_never_kills() {
     let target = Target::start().await;
     let mut request = run_request("echo one; sleep 1; echo two");

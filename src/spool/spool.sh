@@ -453,7 +453,8 @@ supervise)
     # It may still have text that the command has not read.
     is_alive $gatekeeper && kill "${gatekeeper% *}" 2>/dev/null
   fi
-  # Background processes of the command may still print.
+  # The command has exited in time. Its background processes have no limit, and may still print.
+  [ -z "$timer" ] || kill $timer 2>/dev/null
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
   while [ $i -lt "$8" ] && group_lives; do pause; i=$((i + 1)); done

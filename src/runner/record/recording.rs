@@ -13,7 +13,7 @@ use crate::runner::signal::{SignalReport, end_tree};
 use crate::runner::state::{Shared, Stdin};
 use crate::ssh::SERVER_CLOSES;
 
-/// Time limit for the end of a job to be stored and shown.
+/// Time for the end of a job to be stored and shown.
 const END_SHOWN: Duration = Duration::from_secs(2);
 /// Interval of keepalives while output is held back. The minimum of sshd's ClientAliveInterval is
 /// one second.
@@ -125,7 +125,7 @@ impl<F: FarEnd> Recording<F> {
 /// The next event to record.
 enum Next {
     Event(FarEvent),
-    /// The command has exited, and nothing arrived for the drain time.
+    /// The command has exited, and the drain is over.
     Drained,
     /// The far end was held back until now.
     WasHeld,
@@ -148,7 +148,8 @@ pub(crate) async fn record<F: FarEnd>(
         };
         tokio::select! {
             biased;
-            // First, because a flood of output would starve the other branches.
+            // First: the far end of a job whose follower is behind must stop before more is recorded. The last branch
+            // gets its turn when recording yields.
             never = hold_back(&job, lease.connection()) => never,
             end = record_within_limit(&shared, &mut recording, &stdin) => end,
             never = feeding => never,
@@ -159,10 +160,7 @@ pub(crate) async fn record<F: FarEnd>(
     match end {
         End::Outcome(outcome) => {
             tracing::info!(job = %job.id, ?outcome, "job ended");
-            job.end(outcome.clone());
-            // The job has ended once that is stored and shown.
-            job.over_within(END_SHOWN).await;
-            shared.finish(&job, &outcome);
+            finish(&shared, &job, &outcome).await;
         }
         End::Detached => {
             tracing::info!(job = %job.id, "job detached");
@@ -185,14 +183,19 @@ pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording:
     let job = Arc::clone(&recording.job);
     match recording.run().await {
         End::Outcome(outcome) => {
-            tracing::info!(job = %job.id, ?outcome, "durable job ended");
-            job.end(outcome.clone());
-            // The job has ended once that is stored and shown.
-            job.over_within(END_SHOWN).await;
-            shared.finish(&job, &outcome);
+            tracing::info!(job = %job.id, ?outcome, "job ended");
+            finish(&shared, &job, &outcome).await;
         }
         End::Detached => shared.registry().detach(&job.id),
     }
+}
+
+/// Ends a job. Its end is stored and shown first, if that takes no longer than [`END_SHOWN`]: a full disk must not hold
+/// the rest up.
+async fn finish(shared: &Arc<Shared>, job: &Job, outcome: &Outcome) {
+    job.end(outcome.clone());
+    job.over_within(END_SHOWN).await;
+    shared.finish(job, outcome);
 }
 
 /// Pauses the far end while the job's follower is behind. Such a job has a connection of its own.
@@ -218,6 +221,10 @@ async fn record_within_limit<F: FarEnd>(
     let Some(limit) = job.spec.timeout else { return recording.run().await };
     if let Ok(end) = timeout(limit, recording.run()).await {
         return end;
+    }
+    if recording.recorder.exit().is_some() {
+        // The command has exited in time, and what it left in the background has no limit.
+        return recording.run().await;
     }
     tracing::info!(job = %job.id, ?limit, "time limit reached");
     let grace = shared.limits.kill_grace;
