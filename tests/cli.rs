@@ -45,6 +45,23 @@ async fn a_signal_becomes_128_and_its_number() {
 }
 
 #[tokio::test]
+async fn a_signal_of_another_process_that_ends_a_run_is_a_success() {
+    let sshd = Sshd::start().await;
+    let mut running =
+        sshjobs(&sshd).args(["run", HOST, "--", "sleep 100; sleep 200"]).spawn().unwrap();
+    let jobs = || text(&sshjobs(&sshd).arg("jobs").output().unwrap().stdout);
+    eventually("it runs", async || jobs().contains("running")).await;
+
+    // The process that owns the job ends with it, perhaps before it has answered.
+    let signalled = sshjobs(&sshd).args(["signal", "last"]).output().unwrap();
+
+    assert_eq!(signalled.status.code(), Some(0), "{signalled:?}");
+    let told = text(&signalled.stderr);
+    assert!(told.contains("no process of the job is left"), "{told}");
+    assert_eq!(exit_of(&mut running).await, Some(143));
+}
+
+#[tokio::test]
 async fn bytes_pass_unchanged_in_both_directions() {
     let sshd = Sshd::start().await;
     let bytes: Vec<u8> = (0..3_000_000u32)
