@@ -34,7 +34,7 @@ export class Actions {
   #send(name, signal) {
     return attempt(async () => {
       const reply = await call("signal", { job_id: this.jobId, signal });
-      // A person may have left the job meanwhile, or forgotten it: newer messages stay.
+      // If the person has left or forgotten the job, a newer message stays.
       if (!this.element.isConnected) return;
       const isDelivered = reply.delivered_via !== "none";
       say(isDelivered ? `${name}: ${signal} sent, ${stateInWords(reply)}` : `${name}: no process is left`);
@@ -44,6 +44,8 @@ export class Actions {
   #forgetJob() {
     return attempt(async () => {
       await call("forget", { job_id: this.jobId });
+      // If the person has left the job, another one is shown.
+      if (!this.element.isConnected) return;
       say(`${this.jobId} is forgotten`);
       address.go({ job: null });
     });
@@ -82,8 +84,8 @@ export class AnswerForm {
     if (!isRunning(job)) this.#answer.input.value = "";
   }
 
-  // A program that turns the terminal's echo off asks for a secret. On a terminal, an answer is one until
-  // the host says otherwise.
+  // A program that turns the terminal's echo off asks for a secret. On a terminal, each answer is treated as a secret
+  // until the host reports that echo is on.
   async #lookForSecret(job) {
     const question = ++this.#question;
     this.#treatAsSecret(job.pty === true);
@@ -94,7 +96,7 @@ export class AnswerForm {
       const isCurrent = question === this.#question;
       if (isCurrent && reply.jobs[0]?.processes?.terminal?.echo === true) this.#treatAsSecret(false);
     } catch {
-      // Not every host describes its processes: the answer stays masked.
+      // Without a reply, for whatever reason, the answer stays masked.
     }
   }
 
