@@ -35,7 +35,7 @@ impl Listener {
     pub(super) async fn bind(at: &Endpoint) -> Result<Self, ForwardError> {
         let bound = match at {
             Endpoint::Tcp { host, port } => {
-                // As for ssh, an empty name and a star stand for all addresses.
+                // As for ssh, an empty name and a star stand for all (IPv4) addresses.
                 let host = if host.is_empty() || host == "*" {
                     "0.0.0.0"
                 } else {
@@ -87,15 +87,19 @@ impl Drop for Listener {
     }
 }
 
-/// Most bytes in the path of a socket (`sun_path` without its end, unix(7)).
+/// Maximum bytes of a socket's path: `sun_path` without its NUL, unix(7).
 const MOST_PATH_BYTES: usize = 107;
 
 fn bind_socket(path: &str) -> io::Result<Listener> {
-    // The socket gets its name by a link, which the system allows for longer ones: nobody could connect.
+    // Checked here, because the socket is made under a short name and then linked, and link(2) accepts paths that are too
+    // long to connect to.
     if path.len() > MOST_PATH_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("the path of a socket has at most {MOST_PATH_BYTES} bytes"),
+            format!(
+                "the socket's path has {} bytes, and {MOST_PATH_BYTES} at most are possible",
+                path.len()
+            ),
         ));
     }
     let path = PathBuf::from(path);

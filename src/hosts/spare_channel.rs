@@ -53,7 +53,7 @@ enum Ahead {
 pub struct Opened {
     /// The channel.
     pub channel: Channel,
-    /// Whether it was opened in advance. Then the server may have closed it unnoticed.
+    /// Whether it was opened in advance. If so, the server may have closed it since.
     pub was_spare: bool,
 }
 
@@ -103,8 +103,8 @@ impl Spare {
         lock(&self.0).jobs.begin();
     }
 
-    /// Notes that a job has ended. Returns once the spare channel is closed, some seconds after the
-    /// last job; callers need not wait.
+    /// Notes that a job has ended. After the last one, waits some seconds and closes the spare channel, unless a job
+    /// begins meanwhile. Callers need not wait.
     pub(super) async fn job_ends(&self) {
         let begun_before = {
             let jobs = &mut lock(&self.0).jobs;
@@ -115,10 +115,10 @@ impl Spare {
             jobs.begun
         };
         sleep(KEPT).await;
-        // If a job has begun since, the connection is in use, even if no job runs at this moment. A close after each job
-        // would let memory grow; see `SERVER_CLOSES`.
-        // A job that begins after this check only loses its spare channel.
+        // If a job has begun since, the connection is in use, even if no job runs at this moment. Closing the spare channel
+        // after each job would let memory grow; see `ssh::SERVER_CLOSES`.
         let is_idle = lock(&self.0).jobs.begun == begun_before;
+        // A job that begins from here on only loses its spare channel.
         if is_idle && let Some(Opened { channel, .. }) = self.take() {
             // A lost connection needs no closing.
             channel.close().await.ok();

@@ -87,8 +87,163 @@ fn decided(
     }
 }
 
+/// A mistake, as `LINE: MESSAGE`.
+#[track_caller]
+fn check_mistake(text: &str, expected: &str) {
+    let inventory = Inventory(BTreeMap::from([
+        ("web1".to_owned(), vec!["staging".to_owned()]),
+        ("db1".to_owned(), vec!["db".to_owned()]),
+    ]));
+    let checked = Policy::parse(text).and_then(|policy| policy.check(&inventory));
+    let mistake = checked.expect_err(text);
+    assert_eq!(format!("{}: {}", mistake.line, mistake.message), expected);
+}
+
+/// Whether a policy with these rules lets caller "a" run a free command on each host.
+fn allows_everywhere(rules: &str) -> bool {
+    let caller = caller("a", Role::Run);
+    policy(rules).allows_everywhere(&Request {
+        caller: &caller,
+        verb: Verb::Run,
+        endpoint: None,
+        command: Some(CommandSource::Free),
+        target: None,
+        minute: WeekMinute::default(),
+    })
+}
+
+const CASES: &str = r#"
+[[rules]]
+name = "a rule"
+callers = ["a"]
+commands = ["t"]
+
+[templates.t]
+command = "echo {n}"
+parameters.n = { int = [0, 9] }
+
+[[tests]]
+caller = "a"
+host = "web1"
+template = "t"
+params = { n = 5 }
+at = "tue 00:10"
+expect = "allow"
+
+[[tests]]
+caller = "b"
+role = "admin"
+verb = "forward"
+target = "db1:5432"
+expect = "deny"
+rule = "a rule"
+"#;
+
+/// A rule that allows commands, with this line added, and the mistake that is expected in it.
+fn check_mistake_in_rule(line: &str, expected: &str) {
+    let text = format!(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n{line}\n[[approvers]]\ncallers = [\"alice\"]\n"
+    );
+    check_mistake(&text, &format!("4: {expected}"));
+}
+
+/// A policy with a template that has one parameter of this kind.
+fn template_with(kind: &str) -> String {
+    format!(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n\
+         [templates.t]\ncommand = \"true {{x}}\"\nparameters.x = {{ {kind} }}\n"
+    )
+}
+
+/// A rule as the reference evaluator sees it: plain lists; an empty one matches everything.
+#[derive(Clone, Debug)]
+struct PlainRule {
+    denies: bool,
+    callers: Vec<&'static str>,
+    hosts: Vec<&'static str>,
+    verbs: Vec<Verb>,
+    templates: Option<Vec<&'static str>>,
+}
+
+const CALLERS: [&str; 3] = ["agent1", "agent2", "alice"];
+const CALLER_PATTERNS: [&str; 6] = ["agent1", "alice", "agent*", "a*", "*2", "*"];
+const HOSTS: [&str; 3] = ["web1", "web2", "db1"];
+const TEMPLATES: [&str; 2] = ["restart", "status"];
+
+/// Whether the rules allow a call, as the documentation says it.
+fn reference(rules: &[PlainRule], caller: &str, verb: Verb, host: &str, template: &str) -> bool {
+    let is_about = |rule: &&PlainRule| {
+        let has = |list: &[&str], word: &str| list.is_empty() || list.contains(&word);
+        let has_command = rule.templates.as_ref().is_none_or(|names| names.contains(&template));
+        let is_named = |pattern: &&str| match (pattern.strip_suffix('*'), pattern.strip_prefix('*'))
+        {
+            (Some(start), _) => caller.starts_with(start),
+            (None, Some(end)) => caller.ends_with(end),
+            (None, None) => caller == *pattern,
+        };
+        (rule.callers.is_empty() || rule.callers.iter().any(is_named))
+            && has(&rule.hosts, host)
+            && rule.verbs.contains(&verb)
+            && (has_command || !verb.has_command())
+    };
+    let mut about = rules.iter().filter(is_about).peekable();
+    about.peek().is_some() && about.all(|rule| !rule.denies)
+}
+
+fn subset(of: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
+    proptest::sample::subsequence(of.to_vec(), 0..=of.len())
+}
+
+fn plain_rule() -> impl Strategy<Value = PlainRule> {
+    let verbs = proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=Verb::ALL.len());
+    let templates = proptest::sample::subsequence(TEMPLATES.to_vec(), 1..=TEMPLATES.len());
+    (
+        any::<bool>(),
+        subset(&CALLER_PATTERNS),
+        subset(&HOSTS),
+        verbs,
+        proptest::option::of(templates),
+    )
+        .prop_map(|(denies, callers, hosts, verbs, templates)| PlainRule {
+            denies,
+            callers,
+            hosts,
+            verbs,
+            templates,
+        })
+}
+
+fn as_toml(rules: &[PlainRule]) -> String {
+    let list = |words: &[&str]| {
+        let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+        format!("[{}]", quoted.join(", "))
+    };
+    let mut text = String::new();
+    for (number, rule) in rules.iter().enumerate() {
+        text.push_str(&format!("[[rules]]\nname = \"rule {number}\"\n"));
+        if rule.denies {
+            text.push_str("effect = \"deny\"\n");
+        }
+        for (key, words) in [("callers", &rule.callers), ("hosts", &rule.hosts)] {
+            if !words.is_empty() {
+                text.push_str(&format!("{key} = {}\n", list(words)));
+            }
+        }
+        let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
+        text.push_str(&format!("verbs = {}\n", list(&verbs)));
+        match &rule.templates {
+            Some(names) => text.push_str(&format!("commands = {}\n", list(names))),
+            None => text.push_str("commands = \"any\"\n"),
+        }
+    }
+    for name in TEMPLATES {
+        text.push_str(&format!("[templates.{name}]\ncommand = \"true\"\n"));
+    }
+    text
+}
+
 #[test]
-fn the_example_of_the_documentation_decides_as_it_says() {
+fn a_call_is_decided_by_the_rules_that_match_it() {
     let policy = policy(POLICY);
     let agent = caller("agent1", Role::Run);
     let staging = endpoint("app1", &["staging"]);
@@ -145,7 +300,7 @@ fn a_machine_behind_a_denied_one_is_denied() {
 }
 
 #[test]
-fn another_name_of_a_machine_leads_around_no_denial_and_through_no_allowance() {
+fn an_alias_neither_evades_a_denial_nor_gains_an_allowance() {
     let policy = policy(
         "[[rules]]\nname = \"staging\"\nhosts = [\"app*\"]\ncommands = \"any\"\n\
          [[rules]]\nname = \"no databases\"\neffect = \"deny\"\nhosts = [\"tag:db\"]\n",
@@ -207,18 +362,6 @@ fn targets_limit_forwards_and_a_socks_proxy_reaches_any_target() {
     assert!(!may_forward(None));
 }
 
-/// A mistake, as `LINE: MESSAGE`.
-#[track_caller]
-fn check_mistake(text: &str, expected: &str) {
-    let inventory = Inventory(BTreeMap::from([
-        ("web1".to_owned(), vec!["staging".to_owned()]),
-        ("db1".to_owned(), vec!["db".to_owned()]),
-    ]));
-    let checked = Policy::parse(text).and_then(|policy| policy.check(&inventory));
-    let mistake = checked.expect_err(text);
-    assert_eq!(format!("{}: {}", mistake.line, mistake.message), expected);
-}
-
 #[test]
 fn a_caller_is_offered_the_templates_that_it_may_run() {
     let policy = policy(POLICY);
@@ -260,19 +403,6 @@ become = "root"
         count(&rules.replace(r#"["deploy"]"#, r#"["deploy", "root"]"#)),
         1
     );
-}
-
-/// Whether a policy with these rules lets caller "a" run a free command on each host.
-fn allows_everywhere(rules: &str) -> bool {
-    let caller = caller("a", Role::Run);
-    policy(rules).allows_everywhere(&Request {
-        caller: &caller,
-        verb: Verb::Run,
-        endpoint: None,
-        command: Some(CommandSource::Free),
-        target: None,
-        minute: WeekMinute::default(),
-    })
 }
 
 #[test]
@@ -330,33 +460,6 @@ fn rules_tell_whether_approvals_and_machines_are_needed() {
     assert!(asking.asks_for_approval());
     assert_eq!(asking.template_names().collect::<Vec<_>>(), ["t"]);
 }
-
-const CASES: &str = r#"
-[[rules]]
-name = "a rule"
-callers = ["a"]
-commands = ["t"]
-
-[templates.t]
-command = "echo {n}"
-parameters.n = { int = [0, 9] }
-
-[[tests]]
-caller = "a"
-host = "web1"
-template = "t"
-params = { n = 5 }
-at = "tue 00:10"
-expect = "allow"
-
-[[tests]]
-caller = "b"
-role = "admin"
-verb = "forward"
-target = "db1:5432"
-expect = "deny"
-rule = "a rule"
-"#;
 
 #[test]
 fn a_test_case_is_read_with_its_defaults() {
@@ -469,14 +572,6 @@ fn what_can_never_take_effect_is_refused() {
     );
 }
 
-/// A rule that allows commands, with this line added, and the mistake that is expected in it.
-fn check_mistake_in_rule(line: &str, expected: &str) {
-    let text = format!(
-        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n{line}\n[[approvers]]\ncallers = [\"alice\"]\n"
-    );
-    check_mistake(&text, &format!("4: {expected}"));
-}
-
 #[test]
 fn a_value_outside_its_range_is_refused_in_a_rule() {
     let approvals =
@@ -512,14 +607,6 @@ fn a_value_outside_its_range_is_refused_in_a_rule() {
     );
 }
 
-/// A policy with a template that has one parameter of this kind.
-fn template_with(kind: &str) -> String {
-    format!(
-        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n\
-         [templates.t]\ncommand = \"true {{x}}\"\nparameters.x = {{ {kind} }}\n"
-    )
-}
-
 #[test]
 fn a_value_outside_its_range_is_refused_in_a_template() {
     let path = "6: path is the absolute directory that a value lies below, without ..";
@@ -552,93 +639,6 @@ fn a_pattern_without_a_host_and_half_a_denial_are_warned_of() {
             "the rule \"b\" denies run and not spawn, which has the same effect",
         ]
     );
-}
-
-/// A rule as the reference evaluator sees it: plain lists, with `*` for everything.
-#[derive(Clone, Debug)]
-struct PlainRule {
-    denies: bool,
-    callers: Vec<&'static str>,
-    hosts: Vec<&'static str>,
-    verbs: Vec<Verb>,
-    templates: Option<Vec<&'static str>>,
-}
-
-const CALLERS: [&str; 3] = ["agent1", "agent2", "alice"];
-const CALLER_PATTERNS: [&str; 6] = ["agent1", "alice", "agent*", "a*", "*2", "*"];
-const HOSTS: [&str; 3] = ["web1", "web2", "db1"];
-const TEMPLATES: [&str; 2] = ["restart", "status"];
-
-/// Whether the rules allow a call, as the documentation says it.
-fn reference(rules: &[PlainRule], caller: &str, verb: Verb, host: &str, template: &str) -> bool {
-    let is_about = |rule: &&PlainRule| {
-        let has = |list: &[&str], word: &str| list.is_empty() || list.contains(&word);
-        let has_command = rule.templates.as_ref().is_none_or(|names| names.contains(&template));
-        let is_named = |pattern: &&str| match (pattern.strip_suffix('*'), pattern.strip_prefix('*'))
-        {
-            (Some(start), _) => caller.starts_with(start),
-            (None, Some(end)) => caller.ends_with(end),
-            (None, None) => caller == *pattern,
-        };
-        (rule.callers.is_empty() || rule.callers.iter().any(is_named))
-            && has(&rule.hosts, host)
-            && rule.verbs.contains(&verb)
-            && (has_command || !verb.has_command())
-    };
-    let mut about = rules.iter().filter(is_about).peekable();
-    about.peek().is_some() && about.all(|rule| !rule.denies)
-}
-
-fn subset(of: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
-    proptest::sample::subsequence(of.to_vec(), 0..=of.len())
-}
-
-fn plain_rule() -> impl Strategy<Value = PlainRule> {
-    let verbs = proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=Verb::ALL.len());
-    let templates = proptest::sample::subsequence(TEMPLATES.to_vec(), 1..=TEMPLATES.len());
-    (
-        any::<bool>(),
-        subset(&CALLER_PATTERNS),
-        subset(&HOSTS),
-        verbs,
-        proptest::option::of(templates),
-    )
-        .prop_map(|(denies, callers, hosts, verbs, templates)| PlainRule {
-            denies,
-            callers,
-            hosts,
-            verbs,
-            templates,
-        })
-}
-
-fn as_toml(rules: &[PlainRule]) -> String {
-    let list = |words: &[&str]| {
-        let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-        format!("[{}]", quoted.join(", "))
-    };
-    let mut text = String::new();
-    for (number, rule) in rules.iter().enumerate() {
-        text.push_str(&format!("[[rules]]\nname = \"rule {number}\"\n"));
-        if rule.denies {
-            text.push_str("effect = \"deny\"\n");
-        }
-        for (key, words) in [("callers", &rule.callers), ("hosts", &rule.hosts)] {
-            if !words.is_empty() {
-                text.push_str(&format!("{key} = {}\n", list(words)));
-            }
-        }
-        let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
-        text.push_str(&format!("verbs = {}\n", list(&verbs)));
-        match &rule.templates {
-            Some(names) => text.push_str(&format!("commands = {}\n", list(names))),
-            None => text.push_str("commands = \"any\"\n"),
-        }
-    }
-    for name in TEMPLATES {
-        text.push_str(&format!("[templates.{name}]\ncommand = \"true\"\n"));
-    }
-    text
 }
 
 proptest! {
