@@ -47,8 +47,10 @@ async fn a_signal_becomes_128_and_its_number() {
 #[tokio::test]
 async fn a_signal_of_another_process_that_ends_a_run_is_a_success() {
     let sshd = Sshd::start().await;
-    let mut running =
-        sshjobs(&sshd).args(["run", HOST, "--", "sleep 100; sleep 200"]).spawn().unwrap();
+    let mut running = sshjobs(&sshd)
+        .args(["run", HOST, "--", "sleep 100; sleep 200"])
+        .spawn()
+        .unwrap();
     let jobs = || text(&sshjobs(&sshd).arg("jobs").output().unwrap().stdout);
     eventually("it runs", async || jobs().contains("running")).await;
 

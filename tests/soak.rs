@@ -15,16 +15,19 @@
 mod support;
 
 use std::fs;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use sshjobs::jobs::{Access, Config, Jobs};
 use support::command::{command, told};
 use support::server::Server;
 use support::{HOST, McpClient, Sshd};
+use tokio::time::MissedTickBehavior;
 
 /// Time between two jobs of one face. Five faces start twenty jobs a second.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -184,6 +187,74 @@ fn faces_of(
     ]
 }
 
+/// A process that runs jobs by the library. Killed when dropped.
+///
+/// It is not this process, whose memory has the clients of all faces.
+struct Library(Child);
+
+/// Names the ssh_config for the process of the library.
+const LIBRARY_CONFIG: &str = "SSHJOBS_SOAK_LIBRARY_CONFIG";
+/// The line that it prints after each job.
+const RAN: &str = "the library ran a job";
+
+impl Library {
+    fn start(sshd: &Sshd) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "the_library_runs_jobs_until_it_is_killed",
+                "--exact",
+                "--ignored",
+                "--nocapture",
+            ])
+            .env(LIBRARY_CONFIG, sshd.ssh_config())
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    /// Counts its jobs until the soak is over.
+    fn follow(&mut self, is_over: &Arc<AtomicBool>, count: &Arc<AtomicUsize>) -> JoinHandle<()> {
+        let (is_over, count) = (Arc::clone(is_over), Arc::clone(count));
+        let stdout = BufReader::new(self.0.stdout.take().unwrap());
+        thread::spawn(move || {
+            for line in stdout.lines() {
+                count.fetch_add(usize::from(line.unwrap() == RAN), Relaxed);
+                if is_over.load(Relaxed) {
+                    return;
+                }
+            }
+            panic!("the process of the library has ended");
+        })
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the soak starts it"]
+async fn the_library_runs_jobs_until_it_is_killed() {
+    let Some(ssh_config) = std::env::var_os(LIBRARY_CONFIG) else { return };
+    let config = Config {
+        ssh_config: Some(ssh_config.into()),
+        store: false,
+        ..Config::default()
+    };
+    let jobs = Jobs::new(config, Access::Listed);
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let status = jobs.command(HOST, COMMAND).status().await;
+        assert!(status.unwrap().is_success());
+        println!("{RAN}");
+    }
+}
+
 /// Processes on this machine that belong to a job.
 fn processes_of_jobs() -> usize {
     let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -204,11 +275,11 @@ async fn twenty_jobs_a_second_leave_nothing_behind() {
     let processes_before = processes_of_jobs();
     let server = Server::start(&sshd);
     let mut agent = McpClient::start(&sshd.ssh_config());
+    let mut library = Library::start(&sshd);
     let mut observed = [
         Observed::new("server", server.pid()),
         Observed::new("MCP on stdio", agent.pid()),
-        // This process: its calls of the library, and its clients of the other faces.
-        Observed::new("library", std::process::id()),
+        Observed::new("library", library.0.id()),
     ];
 
     let is_over = Arc::new(AtomicBool::new(false));
@@ -217,19 +288,10 @@ async fn twenty_jobs_a_second_leave_nothing_behind() {
         let reply = agent.ok("ssh_run", json!({"host": HOST, "command": COMMAND}));
         assert_eq!(reply["exit_status"], 0, "{reply}");
     };
-    let jobs = sshd.jobs();
-    let runtime = tokio::runtime::Handle::current();
-    let by_library = {
-        let jobs = jobs.clone();
-        move || {
-            let status = runtime.block_on(jobs.command(HOST, COMMAND).status());
-            assert!(status.unwrap().is_success());
-        }
-    };
     let mut faces = faces_of(&server, &sshd, &is_over, &count);
     faces.extend([
         at_intervals(&is_over, &count, on_stdio),
-        at_intervals(&is_over, &count, by_library),
+        library.follow(&is_over, &count),
     ]);
 
     let began = Instant::now();
@@ -241,7 +303,6 @@ async fn twenty_jobs_a_second_leave_nothing_behind() {
     for face in faces {
         face.join().expect("every job of the face succeeds");
     }
-    jobs.shutdown().await;
 
     let rate = count.load(Relaxed) as f64 / began.elapsed().as_secs_f64();
     println!(
