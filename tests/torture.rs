@@ -1,8 +1,8 @@
 //! Torture: durable jobs print numbered lines while everything between them and their readers is broken, again and again,
 //! in an order that a seed decides. `make torture` runs it in full, `.ci/run` a twentieth of it.
 //!
-//! The promises: each reader sees each line once, in order, under the same number; nothing is counted as dropped; each
-//! command ran once; each exit status is right; no process of a stranger was signalled.
+//! The promises: each reader sees each line once, in order, under the same number, and is told of lines that a full disk
+//! has lost; each command ran once; each exit status is right; no process of a stranger was signalled.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -25,9 +25,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use faults::House;
+use faults::{Fault, House};
 use network::Network;
-use readers::{Line, Readers, assert_whole};
+use nix::unistd::geteuid;
+use readers::{Line, Readers, Seen, assert_whole};
 use serde_json::{Value, json};
 use support::HOST;
 use support::command::{sshjobs, told};
@@ -142,21 +143,47 @@ impl Drop for Stranger {
     }
 }
 
+fn parse_line(json: &str) -> Line {
+    let line: Value = serde_json::from_str(json).unwrap();
+    let text = line["text"].as_str().unwrap().to_owned();
+    (line["line_no"].as_u64().unwrap(), text)
+}
+
 #[test]
 fn every_reader_sees_each_line_once_whatever_is_broken() {
+    torture(Disk::Large);
+}
+
+#[test]
+fn lines_are_missing_only_when_a_disk_was_full_and_readers_are_told() {
+    if geteuid().is_root() {
+        torture(Disk::SometimesFull);
+    } else {
+        println!("only root can mount a disk to fill");
+    }
+}
+
+/// The disk of the server's state directory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Disk {
+    Large,
+    SometimesFull,
+}
+
+fn torture(disk: Disk) {
     // Before other threads start, so that they use this network, too.
     let network = Network::enter();
     if let Err(reason) = &network {
         println!("packets are not lost in this run: {reason}");
     }
-    Runtime::new().unwrap().block_on(torture(network.ok()));
+    Runtime::new().unwrap().block_on(break_everything(network.ok(), disk));
 }
 
-async fn torture(network: Option<Network>) {
+async fn break_everything(network: Option<Network>, disk: Disk) {
     let (size, seed) = (Size::of_environment(), seed());
     println!("SSHJOBS_TORTURE_SEED={seed} repeats this run: {size:?}");
     let mut dice = Dice::new(seed);
-    let mut house = House::start(size, network).await;
+    let mut house = House::start(size, network, disk == Disk::SometimesFull).await;
     let mut stranger = Stranger::start();
     let ran = house.sshd.path("ran").display().to_string();
     let caller = Caller::new(
@@ -181,29 +208,35 @@ async fn torture(network: Option<Network>) {
     }
     println!("injected: {injected:?}");
 
+    let gaps_allowed = injected.contains_key(&Fault::DiskFull);
     for (number, readers) in readers.into_iter().enumerate() {
         let job = readers.job;
+        let by_page = readers.pages.join().unwrap();
         assert_whole(
             "a reader of pages",
-            &job,
             number,
-            &readers.pages.join().unwrap(),
+            &by_page,
             size.lines,
+            gaps_allowed,
         );
+        let by_event = readers.events.join().unwrap();
         assert_whole(
             "a reader of events",
-            &job,
             number,
-            &readers.events.join().unwrap(),
+            &by_event,
             size.lines,
+            gaps_allowed,
         );
         let waited = caller.ok("wait", json!({"job_ids": [&job], "wait_ms": 30_000}));
         let code = waited["jobs"][0]["exit_status"].as_u64();
         assert_eq!(code, Some(exit_code(number) as u64), "{waited}");
         // Another process, which reads the stored output.
-        let again = told(&sshjobs(&house.sshd, &["tail", "--since", "0", &job]));
-        let again: Vec<Line> = (1..).zip(again.lines().map(str::to_owned)).collect();
-        assert_whole("a second process", &job, number, &again, size.lines);
+        let again = sshjobs(&house.sshd, &["tail", "--since", "0", "--json", &job]);
+        let again = Seen {
+            lines: told(&again).lines().map(parse_line).collect(),
+            is_told_of_gaps: String::from_utf8_lossy(&again.stderr).contains("lines are gone"),
+        };
+        assert_whole("a second process", number, &again, size.lines, gaps_allowed);
     }
     let ran = std::fs::read_to_string(house.sshd.path("ran")).unwrap();
     let mut ran: Vec<usize> = ran.lines().map(|line| line.parse().unwrap()).collect();

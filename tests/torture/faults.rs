@@ -1,9 +1,9 @@
-//! What is broken, and how.
+//! Faults, and how they are injected.
 
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::Pid;
 use tokio::time::{sleep, timeout};
 
 use super::network::Network;
@@ -63,16 +63,17 @@ pub struct House {
     pub sshd: Sshd,
     relay: Relay,
     network: Option<Network>,
-    /// The state directory's, if this machine lets us mount one.
+    /// The disk of the state directory, if it can be filled.
     disk: Option<Disk>,
     server: Option<Server>,
     pub address: String,
 }
 
 impl House {
-    pub async fn start(size: Size, network: Option<Network>) -> Self {
+    /// `network` and `with_small_disk` allow the faults that need them.
+    pub async fn start(size: Size, network: Option<Network>, with_small_disk: bool) -> Self {
         let sshd = Sshd::start().await;
-        let disk = geteuid().is_root().then(|| {
+        let disk = with_small_disk.then(|| {
             let options = format!("size={},mode=700", size.bytes() * 4);
             Disk::mount(sshd.path("state"), &options)
         });

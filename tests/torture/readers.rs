@@ -12,6 +12,13 @@ use super::support::server::{Caller, events};
 /// A line as a reader got it.
 pub type Line = (u64, String);
 
+/// The lines that a reader got, and whether it was told of others that are gone.
+#[derive(Default)]
+pub struct Seen {
+    pub lines: Vec<Line>,
+    pub is_told_of_gaps: bool,
+}
+
 /// Repeats a call until it is answered. Panics at the deadline.
 fn until_answered<T>(deadline: Instant, job: &str, mut call: impl FnMut() -> Option<T>) -> T {
     loop {
@@ -24,8 +31,8 @@ fn until_answered<T>(deadline: Instant, job: &str, mut call: impl FnMut() -> Opt
 }
 
 /// Reads a job to its end in pages of any size.
-fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> Vec<Line> {
-    let (mut lines, mut cursor) = (Vec::new(), 0);
+fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> Seen {
+    let (mut seen, mut cursor) = (Seen::default(), 0);
     loop {
         let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 1000 + dice.roll(4000),
             "max_lines": 1 + dice.roll(2000), "max_bytes": 262_144, "format": "records"});
@@ -33,9 +40,9 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> 
             Ok((200, reply)) => Some(reply),
             _ => None,
         });
-        assert!(reply["dropped_lines"].is_null(), "{job}: {reply}");
+        seen.is_told_of_gaps |= !reply["dropped_lines"].is_null();
         for record in reply["records"].as_array().into_iter().flatten() {
-            lines.push((
+            seen.lines.push((
                 record["line_no"].as_u64().unwrap(),
                 record["text"].as_str().unwrap().to_owned(),
             ));
@@ -44,38 +51,38 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> 
         assert!(last >= cursor, "{job}: from {cursor} back to {last}");
         cursor = last;
         if reply["still_running"] == false {
-            return lines;
+            return seen;
         }
         assert!(
             Instant::now() < deadline,
             "{job}: only {} lines at the time limit",
-            lines.len()
+            seen.lines.len()
         );
     }
 }
 
 /// Follows a job to its end by its events, and continues after each break.
-fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Seen {
+    let mut seen = Seen::default();
     loop {
-        let seen = lines.last().map_or(0, |(number, _)| *number).to_string();
+        let last = seen.lines.last().map_or(0, |(number, _)| *number).to_string();
         let path = format!("/v1/jobs/{job}/stream");
         let response = until_answered(deadline, job, || {
             caller
-                .try_get(&path, &[("Last-Event-ID", &seen)])
+                .try_get(&path, &[("Last-Event-ID", &last)])
                 .ok()
                 .filter(|response| matches!(response.status().as_u16(), 200 | 204))
         });
         if response.status().as_u16() == 204 {
-            return lines;
+            return seen;
         }
         for event in events(response) {
             match event.name.as_str() {
-                "end" => return lines,
-                "dropped" => panic!("{job}: {event:?}"),
+                "end" => return seen,
+                "dropped" => seen.is_told_of_gaps = true,
                 _ if event.data["text"].is_string() => {
                     let number = event.data["line_no"].as_u64().unwrap();
-                    lines.push((number, event.data["text"].as_str().unwrap().to_owned()));
+                    seen.lines.push((number, event.data["text"].as_str().unwrap().to_owned()));
                 }
                 _ => {}
             }
@@ -83,7 +90,7 @@ fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Vec<Line> {
         assert!(
             Instant::now() < deadline,
             "{job}: only {} lines at the time limit",
-            lines.len()
+            seen.lines.len()
         );
     }
 }
@@ -91,8 +98,8 @@ fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Vec<Line> {
 /// The readers of one job.
 pub struct Readers {
     pub job: String,
-    pub pages: JoinHandle<Vec<Line>>,
-    pub events: JoinHandle<Vec<Line>>,
+    pub pages: JoinHandle<Seen>,
+    pub events: JoinHandle<Seen>,
 }
 
 impl Readers {
@@ -109,13 +116,19 @@ impl Readers {
     }
 }
 
-pub fn assert_whole(reader: &str, job: &str, number: usize, lines: &[Line], count: u64) {
-    for (expected, (line_no, text)) in (1..).zip(lines) {
-        assert_eq!(
-            (*line_no, text.as_str()),
-            (expected, format!("job {number} line {expected}").as_str()),
-            "{reader} of {job}"
-        );
+/// Checks that a reader saw each line of a job once, in order, under its number. With `gaps_allowed`, lines may be missing
+/// if the reader was told so.
+pub fn assert_whole(reader: &str, number: usize, seen: &Seen, count: u64, gaps_allowed: bool) {
+    let mut previous = 0;
+    for (line_no, text) in &seen.lines {
+        assert!(*line_no > previous, "{reader}: {line_no} after {previous}");
+        assert_eq!(*text, format!("job {number} line {line_no}"), "{reader}");
+        previous = *line_no;
     }
-    assert_eq!(lines.len() as u64, count, "{reader} of {job}");
+    let missing = count - seen.lines.len() as u64;
+    let is_allowed = missing == 0 || gaps_allowed && seen.is_told_of_gaps;
+    assert!(
+        is_allowed,
+        "{reader} of job {number}: {missing} lines are missing"
+    );
 }

@@ -223,7 +223,7 @@ async fn record_within_limit<F: FarEnd>(
         return end;
     }
     if recording.recorder.exit().is_some() {
-        // The command has exited in time, and what it left in the background has no limit.
+        // The command has exited in time. Its background processes have no limit.
         return recording.run().await;
     }
     tracing::info!(job = %job.id, ?limit, "time limit reached");
