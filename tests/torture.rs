@@ -1,7 +1,7 @@
 //! Torture: durable jobs print numbered lines while everything between them and their readers is broken, again and again,
 //! in an order that a seed decides. `make torture` runs it in full, `.ci/run` a twentieth of it.
 //!
-//! The promises: each reader sees each line once, in order, under the same number, and is told of lines that a full disk
+//! The promises: each reader sees each line once, in order, under the same number, and learns of lines that a full disk
 //! has lost; each command ran once; each exit status is right; no process of a stranger was signalled.
 #![allow(
     clippy::unwrap_used,
@@ -155,7 +155,7 @@ fn every_reader_sees_each_line_once_whatever_is_broken() {
 }
 
 #[test]
-fn lines_are_missing_only_when_a_disk_was_full_and_readers_are_told() {
+fn lines_are_missing_only_if_a_disk_was_full_and_readers_learn_it() {
     if geteuid().is_root() {
         torture(Disk::SometimesFull);
     } else {
@@ -234,7 +234,7 @@ async fn break_everything(network: Option<Network>, disk: Disk) {
         let again = sshjobs(&house.sshd, &["tail", "--since", "0", "--json", &job]);
         let again = Seen {
             lines: told(&again).lines().map(parse_line).collect(),
-            is_told_of_gaps: String::from_utf8_lossy(&again.stderr).contains("lines are gone"),
+            knows_of_gaps: String::from_utf8_lossy(&again.stderr).contains("lines are gone"),
         };
         assert_whole("a second process", number, &again, size.lines, gaps_allowed);
     }

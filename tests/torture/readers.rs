@@ -12,11 +12,11 @@ use super::support::server::{Caller, events};
 /// A line as a reader got it.
 pub type Line = (u64, String);
 
-/// The lines that a reader got, and whether it was told of others that are gone.
+/// The lines that a reader got, and whether it learned that others are gone.
 #[derive(Default)]
 pub struct Seen {
     pub lines: Vec<Line>,
-    pub is_told_of_gaps: bool,
+    pub knows_of_gaps: bool,
 }
 
 /// Repeats a call until it is answered. Panics at the deadline.
@@ -40,7 +40,7 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> 
             Ok((200, reply)) => Some(reply),
             _ => None,
         });
-        seen.is_told_of_gaps |= !reply["dropped_lines"].is_null();
+        seen.knows_of_gaps |= !reply["dropped_lines"].is_null();
         for record in reply["records"].as_array().into_iter().flatten() {
             seen.lines.push((
                 record["line_no"].as_u64().unwrap(),
@@ -79,7 +79,7 @@ fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Seen {
         for event in events(response) {
             match event.name.as_str() {
                 "end" => return seen,
-                "dropped" => seen.is_told_of_gaps = true,
+                "dropped" => seen.knows_of_gaps = true,
                 _ if event.data["text"].is_string() => {
                     let number = event.data["line_no"].as_u64().unwrap();
                     seen.lines.push((number, event.data["text"].as_str().unwrap().to_owned()));
@@ -117,7 +117,7 @@ impl Readers {
 }
 
 /// Checks that a reader saw each line of a job once, in order, under its number. With `gaps_allowed`, lines may be missing
-/// if the reader was told so.
+/// if the reader learned that.
 pub fn assert_whole(reader: &str, number: usize, seen: &Seen, count: u64, gaps_allowed: bool) {
     let mut previous = 0;
     for (line_no, text) in &seen.lines {
@@ -126,7 +126,7 @@ pub fn assert_whole(reader: &str, number: usize, seen: &Seen, count: u64, gaps_a
         previous = *line_no;
     }
     let missing = count - seen.lines.len() as u64;
-    let is_allowed = missing == 0 || gaps_allowed && seen.is_told_of_gaps;
+    let is_allowed = missing == 0 || gaps_allowed && seen.knows_of_gaps;
     assert!(
         is_allowed,
         "{reader} of job {number}: {missing} lines are missing"
