@@ -77,6 +77,7 @@ pub mod notify;
 pub mod output;
 #[doc(hidden)]
 pub mod policy;
+mod private_socket;
 #[doc(hidden)]
 pub mod runner;
 #[doc(hidden)]

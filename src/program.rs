@@ -1,7 +1,7 @@
 //! The `sshjobs` program: reads the command line and the configuration, then calls one of the
 //! faces.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -710,10 +710,26 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
 }
 
 fn cannot_serve(error: &http::ServerError) -> Error {
-    let hint = if matches!(error, http::ServerError::ClusterLost) {
-        "start all replicas again, and make new tokens with `sshjobs token new`"
-    } else {
-        "choose another address or path, or check the files"
+    let (code, hint) = match error {
+        http::ServerError::Listen { source, .. } => cannot_listen(source.kind()),
+        http::ServerError::Tls(_) => (Code::Io, "check the files of --tls-cert and --tls-key"),
+        http::ServerError::ClusterLost => (
+            Code::Io,
+            "start all replicas again, and make new tokens with `sshjobs token new`",
+        ),
     };
-    Error::new(Code::Io, chain(error), hint)
+    Error::new(code, chain(error), hint)
+}
+
+fn cannot_listen(kind: io::ErrorKind) -> (Code, &'static str) {
+    if kind == io::ErrorKind::AddrInUse {
+        let hint = "another program has this address or file; end it, or choose another one";
+        (Code::AddressInUse, hint)
+    } else if kind == io::ErrorKind::PermissionDenied {
+        let hint = "choose a port from 1024 on, or a directory that you may write to";
+        (Code::PermissionDenied, hint)
+    } else {
+        let hint = "use an address of this machine, or a short path in an existing directory";
+        (Code::Io, hint)
+    }
 }

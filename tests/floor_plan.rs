@@ -45,12 +45,13 @@ const PLAN: [(&str, &[&str]); 24] = [
 
 /// Files beside the folders: helpers that every room may use, and the program that combines the
 /// faces.
-const EVERYBODY: [&str; 7] = [
+const EVERYBODY: [&str; 8] = [
     "blocking",
     "bounded_file",
     "dial",
     "lock",
     "nearest",
+    "private_socket",
     "sync",
     "toml_text",
 ];

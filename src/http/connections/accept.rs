@@ -111,8 +111,8 @@ impl Acceptor {
                     }
                 });
             }
-            Listener::Unix { listener, .. } => {
-                let (stream, _) = listener.accept().await?;
+            Listener::Unix(socket) => {
+                let stream = socket.accept().await?;
                 let Some(place) = self.room.take(of_all, Peer::Socket) else { return Ok(()) };
                 let accepted = Accepted::now(Peer::Socket, place);
                 let acceptor = Arc::clone(self);
