@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::archive::{Archive, Coverage, Recording, RecordingPlace};
 use super::job::{Job, LOG_LOCK};
 use super::storage::Storage;
+use crate::blocking::run_blocking;
 use crate::job::log::{Batch, Log, LogEvent, OutputStore, Pending, Status};
 use crate::lock::Held;
 use crate::output::{LineNo, Measure, Selection, Stream, Timestamp};
@@ -82,13 +83,10 @@ impl Job {
         read.map(Some)
     }
 
-    /// Shows an event once it is stored; immediately if the job is not stored.
+    /// Shows an event once it is stored. Immediately if the job is not stored, or if too much waits to
+    /// be stored.
     pub(super) fn keep(&self, event: LogEvent, now: Instant) {
-        let kept = self
-            .storage
-            .get()
-            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
-        let Some((storage, output_store)) = kept else {
+        let Some((storage, output_store)) = self.storage_and_store() else {
             self.write_log(|log| log.take(&event, log.time_at(now), now));
             return;
         };
@@ -99,6 +97,9 @@ impl Job {
         // All jobs share one limit. It may be reached while the queue of this job is short.
         if is_too_much || pending.is_too_long() {
             self.show_unstored(&mut pending, &**output_store);
+            self.note_trouble(Some(
+                "its output comes faster than it can be stored".to_owned(),
+            ));
         }
         drop(pending);
         if is_first {
@@ -107,14 +108,27 @@ impl Job {
         }
     }
 
+    /// Drops the output that waits to be stored, without showing it: another machine records the job
+    /// now, and numbers its lines.
+    pub fn drop_pending(&self) {
+        let Some((storage, output_store)) = self.storage_and_store() else { return };
+        let mut pending = lock(&storage.pending);
+        output_store.account(-weight(pending.bytes));
+        pending.give_up();
+    }
+
+    /// Where its output is stored, and who stores it. `None` if this process does not store it.
+    fn storage_and_store(&self) -> Option<(&Storage, &Arc<dyn OutputStore>)> {
+        let storage = self.storage.get()?;
+        Some((storage, storage.output_store.as_ref()?))
+    }
+
     /// Shows all pending output if the oldest has waited longer than `patience`, so that a hung
     /// disk does not hide it. It counts as not stored. Returns whether any was overdue.
     pub fn show_overdue(&self, patience: Duration) -> bool {
-        let kept = self
-            .storage
-            .get()
-            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
-        let Some((storage, output_store)) = kept else { return false };
+        let Some((storage, output_store)) = self.storage_and_store() else {
+            return false;
+        };
         let mut pending = lock(&storage.pending);
         let is_overdue = pending.oldest().is_some_and(|oldest| oldest.elapsed() > patience);
         if is_overdue {
@@ -143,7 +157,8 @@ impl Job {
         drop(tokio::time::timeout(patience, self.wait_while(is_behind)).await);
     }
 
-    /// Waits until all output so far is stored, at most for `patience`. Returns whether it is.
+    /// Waits until no output waits to be stored, at most for `patience`. Returns whether none does.
+    /// Output that was shown without being stored does not wait.
     pub async fn all_stored(&self, patience: Duration) -> bool {
         let has_some = |pending: &Pending| pending.oldest().is_some();
         tokio::time::timeout(patience, self.wait_while(has_some)).await.is_ok()
@@ -193,7 +208,7 @@ impl Job {
         if !is_stored {
             pending.note_unstored();
         }
-        if pending.is_to_be_shown(batch) {
+        if pending.mark_shown(batch) {
             if is_stored {
                 self.note_trouble(None);
             }
@@ -260,8 +275,7 @@ impl Job {
         });
         // Up to `newest`, because later lines arrived after the ring was cleared.
         if let Some(archive) = self.archive().cloned() {
-            let forgetting = tokio::task::spawn_blocking(move || archive.forget(selection, newest));
-            forgetting.await.expect("forgetting does not panic");
+            run_blocking(move || archive.forget(selection, newest)).await;
         }
         gone
     }

@@ -23,7 +23,7 @@ pub trait OutputStore: Send + Sync {
     /// all jobs are too many. Never waits.
     fn account(&self, bytes: isize) -> bool;
 
-    /// Whether the end of a job is stored even if there is no room for its output.
+    /// Treatment of the end of a job whose output is shown without being stored.
     fn end_of_job(&self) -> EndOfJob;
 }
 
@@ -74,6 +74,8 @@ pub(crate) struct Pending {
     is_called: bool,
     /// Some events were shown without being stored.
     has_skipped: bool,
+    /// Another machine records the job now.
+    is_given_up: bool,
 }
 
 /// Maximum pending bytes of one job: about 0.15 s of output at 200 MB/s. Beyond that, output is
@@ -110,6 +112,9 @@ impl LogEvent {
 impl Pending {
     /// Adds an event. Returns true if the store must be called.
     pub(crate) fn push(&mut self, event: LogEvent, now: Instant) -> bool {
+        if self.is_given_up {
+            return false;
+        }
         self.bytes += event.weight();
         self.waiting.push_back((event, now));
         !std::mem::replace(&mut self.is_called, true)
@@ -161,7 +166,7 @@ impl Pending {
         for (event, now) in self.waiting.drain(..) {
             show(&event, now);
         }
-        // Includes the batch in flight, so `is_to_be_shown` must not subtract it again.
+        // This also subtracts the batch in flight, so `mark_shown` must not do it again.
         self.bytes = end.as_ref().map_or(0, |(event, _)| event.weight());
         self.waiting.extend(end);
     }
@@ -205,7 +210,7 @@ impl Pending {
     }
 
     /// Marks a batch as shown. Returns whether it was not shown before.
-    pub(crate) fn is_to_be_shown(&mut self, batch: &Arc<Batch>) -> bool {
+    pub(crate) fn mark_shown(&mut self, batch: &Arc<Batch>) -> bool {
         let is_ours =
             self.in_flight.as_ref().is_some_and(|in_flight| Arc::ptr_eq(in_flight, batch));
         if is_ours {
@@ -218,6 +223,15 @@ impl Pending {
     /// Whether events were shown without being stored since the last batch was taken.
     pub(crate) fn has_skipped(&self) -> bool {
         self.has_skipped
+    }
+
+    /// Drops all events without showing them, and later ones, too: another machine records the job
+    /// now.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self {
+            is_given_up: true,
+            ..Self::default()
+        };
     }
 
     /// Notes that a batch could not be stored, so the next one starts after a gap.
@@ -271,7 +285,7 @@ mod tests {
         );
         let batch = batch.expect("the end waits");
         assert!(batch.is_end && follows_a_gap);
-        assert!(shared.is_to_be_shown(&batch));
+        assert!(shared.mark_shown(&batch));
         assert_eq!(shared.bytes, 0);
     }
 }

@@ -1,5 +1,6 @@
-//! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored; a
-//! hung disk delays it by at most three seconds.
+//! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored. If
+//! a disk hangs for three seconds, lines are shown without being stored; a store that is shared by
+//! several machines is waited for.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -32,7 +33,7 @@ pub(crate) struct Storing {
     /// Bytes of all jobs that wait to be stored.
     waiting: AtomicIsize,
     kept: Mutex<HashMap<JobId, Arc<Kept>>>,
-    /// Jobs whose output the store could not take, and is to be stored again.
+    /// Jobs with a batch that could not be stored and must be tried again.
     to_store_again: Mutex<HashSet<JobId>>,
     /// Jobs whose records may be out of date.
     changed: Mutex<HashSet<JobId>>,
@@ -53,7 +54,7 @@ pub(crate) struct Storing {
 struct Kept {
     job: Arc<Job>,
     writer: Mutex<LogWriter>,
-    /// The batch that could not be stored, and is to be stored again before any later output.
+    /// The batch that could not be stored and must be tried again before any later output.
     /// Locked only with `writer`.
     batch_to_store_again: Mutex<Option<Arc<Batch>>>,
     record: Mutex<Record>,
@@ -241,8 +242,11 @@ impl Storing {
 
     /// Stops storing a job that another machine stores now.
     pub(crate) fn give_up(&self, id: &JobId) {
-        lock(&self.kept).remove(id);
+        let given_up = lock(&self.kept).remove(id);
         lock(&self.changed).remove(id);
+        if let Some(kept) = given_up {
+            kept.job.drop_pending();
+        }
     }
 
     /// Stops storing.
@@ -257,8 +261,8 @@ impl Storing {
         self.tasks.send(Task::Put(id.clone())).ok();
     }
 
-    /// Resolves once all records are up to date, or after `patience`: another process may hold the
-    /// database.
+    /// Resolves once the records of all changed jobs were written, or could not be, or after
+    /// `patience`: another process may hold the database.
     pub(crate) async fn flush(&self, patience: Duration) {
         let (sender, flushed) = oneshot::channel();
         self.tasks.send(Task::Flush(sender)).ok();
@@ -305,14 +309,15 @@ impl Storing {
                 if self.is_shared && !self.is_kept(&kept) {
                     return;
                 }
-                if self.is_shared && error.kind() == ErrorKind::PermissionDenied {
-                    // Not shown: the machine that has taken the job over numbers its lines.
-                    self.taken_over.try_send(id.clone()).ok();
+                let is_taken_over = self.is_shared && error.kind() == ErrorKind::PermissionDenied;
+                // Not shown: the machine that has taken the job over numbers its lines. If too many jobs
+                // wait to be given up, the next attempt to store the batch reports this one again.
+                if is_taken_over && self.taken_over.try_send(id.clone()).is_ok() {
                     return;
                 }
                 if self.is_shared {
-                    // Not shown until then: other machines must give its lines the same numbers. The
-                    // limits of `Job::keep` bound what waits.
+                    // Not shown until it is stored: other machines must give its lines the same numbers.
+                    // The limits of `Job::keep` bound what waits.
                     job.note_trouble(Some(format!("its output waits to be stored: {error}")));
                     *lock(&kept.batch_to_store_again) = Some(batch);
                     lock(&self.to_store_again).insert(id.clone());
@@ -397,11 +402,17 @@ impl Storing {
         warn(self.store.sweep(&self.bounds, wall_now()));
     }
 
-    /// Closes files if too many are open. Each is opened again when it is written to.
-    pub(super) fn rest_some(&self) {
+    /// Closes the files of all jobs if there are too many. Each is opened again when it is written to.
+    pub(super) fn close_files_if_many(&self) {
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
-        if kept.len() > self.store.most_open() {
-            kept.iter().for_each(|kept| lock(&kept.writer).close_file());
+        if kept.len() <= self.store.most_open() {
+            return;
+        }
+        for kept in kept {
+            // A writer that is in use may wait for a hung disk. The next round closes its file.
+            if let Ok(mut writer) = kept.writer.try_lock() {
+                writer.close_file();
+            }
         }
     }
 
@@ -411,7 +422,7 @@ impl Storing {
         self.put_records(changed)
     }
 
-    /// Writes the records of these jobs, and drops those that have ended.
+    /// Writes the records of these jobs. Those that have ended are settled then.
     fn put_records(&self, ids: HashSet<JobId>) -> Result<(), StoreError> {
         let kept: Vec<Arc<Kept>> = {
             let all = lock(&self.kept);
@@ -515,7 +526,7 @@ impl Kept {
 
 impl OutputStore for Storing {
     fn notify(&self, job: &JobId) {
-        // The thread ends only with the process.
+        // Fails only once the threads have ended, with `Storing`.
         self.calls.send(job.clone()).ok();
     }
 
@@ -540,7 +551,10 @@ fn sync(kept: &Kept) {
     // Taken out of the lock, so that no writer waits for the disk.
     let unsynced = lock(&kept.writer).take_unsynced();
     if let Some(Err(error)) = unsynced.map(|unsynced| unsynced.sync()) {
-        tracing::debug!(job = %kept.job.id, %error, "output did not reach the disk");
+        // A job that has ended keeps this trouble, and so stays in memory.
+        kept.job
+            .note_trouble(Some(format!("its output did not reach the disk: {error}")));
+        tracing::warn!(job = %kept.job.id, %error, "output did not reach the disk");
     }
 }
 
@@ -550,7 +564,7 @@ fn gone() -> std::io::Error {
 
 pub(super) fn warn(done: Result<(), StoreError>) {
     if let Err(error) = done {
-        tracing::warn!(%error, "the store");
+        tracing::warn!(%error, "the records of jobs can't be written");
     }
 }
 

@@ -81,7 +81,7 @@ fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if rested.elapsed() >= ROUND {
-            storing.rest_some();
+            storing.close_files_if_many();
             rested = Instant::now();
         }
     }

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use tokio::time::sleep;
 
 use super::*;
@@ -11,17 +12,19 @@ const LOG_LIMITS: LogLimits = LogLimits {
     interval: 1 << 16,
 };
 
+const NO_BOUNDS: Bounds = Bounds {
+    bytes: u64::MAX,
+    age: u64::MAX,
+};
+
 fn storing() -> Arc<Storing> {
     let store = Arc::new(Memory::default());
-    Storing::start(
-        store,
-        LOG_LIMITS,
-        Bounds {
-            bytes: u64::MAX,
-            age: u64::MAX,
-        },
-    )
-    .unwrap()
+    Storing::start(store, LOG_LIMITS, NO_BOUNDS).unwrap()
+}
+
+fn storing_without_threads() -> Arc<Storing> {
+    let (storing, _requests) = Storing::new(Arc::new(Memory::default()), LOG_LIMITS, NO_BOUNDS);
+    storing
 }
 
 /// A job that has printed a line and whose output is stored.
@@ -31,11 +34,13 @@ fn stored_job(storing: &Arc<Storing>) -> Arc<Job> {
     let record = Record::new(&job, None, String::new());
     storing.store.admit(&record).unwrap();
     storing.keep(&job, record, None);
-    job.record(
-        vec![Change::Append(Stream::Stdout.into(), "line\n".into())],
-        Instant::now(),
-    );
+    print(&job, "line\n");
     job
+}
+
+fn print(job: &Job, text: impl Into<Bytes>) {
+    let change = Change::Append(Stream::Stdout.into(), text.into());
+    job.record(vec![change], Instant::now());
 }
 
 /// Waits at most ten seconds.
@@ -85,19 +90,48 @@ async fn only_jobs_that_changed_are_looked_at_for_their_records() {
     let busy = stored_job(&storing);
     let kept = |job: &Job| Arc::clone(&lock(&storing.kept)[&job.id]);
     let record_has_lines = |job: &Job, lines| lock(&kept(job).record).total_lines == lines;
-    let print = || {
-        let line = Change::Append(Stream::Stdout.into(), "more\n".into());
-        busy.record(vec![line], Instant::now());
-    };
     wait_until(|| record_has_lines(&idle, 1)).await;
     // The output of both jobs is stored in order, so nothing about the idle job is left to do.
-    print();
+    print(&busy, "more\n");
     wait_until(|| record_has_lines(&busy, 2)).await;
 
     // A look at the idle job would correct its record.
     lock(&kept(&idle).record).total_lines = 99;
-    print();
+    print(&busy, "more\n");
     wait_until(|| record_has_lines(&busy, 3)).await;
 
     assert!(record_has_lines(&idle, 99));
+}
+
+#[test]
+fn a_job_that_another_machine_records_leaves_nothing_that_waits_to_be_stored() {
+    let storing = storing_without_threads();
+    let job = stored_job(&storing);
+    let waited = storing.waiting_bytes();
+
+    storing.give_up(&job.id);
+    // Its recorder may be in the middle of a read.
+    print(&job, "later\n");
+
+    assert!(waited > 0);
+    assert_eq!(storing.waiting_bytes(), 0);
+    assert_eq!(
+        job.status().total_lines,
+        0,
+        "the other machine numbers them"
+    );
+}
+
+#[test]
+fn output_that_comes_faster_than_it_can_be_stored_is_shown_and_says_so() {
+    let storing = storing_without_threads();
+    let job = stored_job(&storing);
+    let mebibyte = Bytes::from("x".repeat((1 << 20) - 1) + "\n");
+    for _ in 0..33 {
+        print(&job, mebibyte.clone());
+    }
+
+    let status = job.status();
+    assert!(status.total_lines > 30, "{}", status.total_lines);
+    assert!(status.unstored.is_some_and(|why| why.contains("faster")));
 }
