@@ -157,20 +157,26 @@ pub(crate) async fn record<F: FarEnd>(
     };
     // `hold_back` may have been dropped while it held the connection.
     lease.connection().connection.hold(false);
-    match end {
-        End::Outcome(outcome) => {
-            tracing::info!(job = %job.id, ?outcome, "job ended");
-            finish(&shared, &job, &outcome).await;
+    let finishing = async {
+        match end {
+            End::Outcome(outcome) => {
+                tracing::info!(job = %job.id, ?outcome, "job ended");
+                finish(&shared, &job, &outcome).await;
+            }
+            End::Detached => {
+                tracing::info!(job = %job.id, "job detached");
+                shared.registry().detach(&job.id);
+            }
         }
-        End::Detached => {
-            tracing::info!(job = %job.id, "job detached");
-            shared.registry().detach(&job.id);
-        }
-    }
-    // The server closes the channel by itself, unless processes in the background keep it open.
-    drop(timeout(SERVER_CLOSES, recording.drop_until_closed()).await);
-    // A lost connection needs no closing.
-    stdin.controls().close().await.ok();
+    };
+    let closing = async {
+        // The server closes the channel by itself, unless processes in the background keep it open.
+        drop(timeout(SERVER_CLOSES, recording.drop_until_closed()).await);
+        // A lost connection needs no closing.
+        stdin.controls().close().await.ok();
+    };
+    // Together: output of processes in the background would block the connection's other channels.
+    tokio::join!(finishing, closing);
     drop(recording);
     let link = Arc::clone(lease.connection());
     // First, so that the slot is free while `job_ends` keeps the spare channel for some seconds.
