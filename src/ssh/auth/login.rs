@@ -130,9 +130,9 @@ impl<'a> Login<'a> {
                 sleep(LOOK_AGAIN).await;
             }
         };
-        let has_answered = self.has_refused || self.remaining.is_none();
-        // russh reports the refusal first and ends a moment later.
-        !has_answered && timeout(RUSSH_ENDS, closed).await.is_ok()
+        // russh reports a lost connection as a refusal without methods, and ends a moment later.
+        let may_be_lost = !self.has_refused && self.remaining.is_some();
+        may_be_lost && timeout(RUSSH_ENDS, closed).await.is_ok()
     }
 
     /// Whether the server still accepts a method.

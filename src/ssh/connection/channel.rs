@@ -55,8 +55,8 @@ pub struct ChannelReader {
     put_back: VecDeque<ChannelEvent>,
 }
 
-/// The sending half of a channel. Each call except [`write`](Self::write) is bounded by the
-/// connection's time limit.
+/// The sending half of a channel. Each call except [`write`](Self::write) and [`send`](Self::send) is
+/// bounded by the connection's time limit.
 pub struct ChannelWriter {
     half: ChannelWriteHalf<Msg>,
     time_limit: Duration,
@@ -68,8 +68,7 @@ pub struct ChannelWriter {
 /// The server comes first because russh 0.65 keeps its record of a channel that we close first (3 KiB) until the
 /// connection ends.
 pub const SERVER_CLOSES: Duration = Duration::from_millis(500);
-/// Maximum bytes of stdin passed to russh at once. russh buffers data for which the window has no
-/// room.
+/// Maximum bytes of stdin that one call of [`ChannelWriter::write`] passes to russh.
 const STDIN_PIECE: usize = 32 << 10;
 
 impl Channel {
@@ -102,7 +101,7 @@ impl Channel {
             .unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
     }
 
-    /// Whether the server has closed the channel.
+    /// Whether the server has closed the channel, or will send nothing more on it.
     pub fn is_closed(&mut self) -> bool {
         loop {
             // Polls and never waits. No command runs on the channel yet, so other
@@ -233,7 +232,8 @@ impl ChannelWriter {
     /// Sends some of `data` to stdin and returns the number of bytes sent. Waits while the window
     /// is closed.
     ///
-    /// Cancel safe: if the future is dropped, nothing was sent.
+    /// Cancel safe: if the future is dropped, nothing was sent. In rare cases russh then takes these
+    /// bytes out of the window for good: if its own queue was full.
     pub async fn write(&self, data: &[u8]) -> Result<usize, ChannelError> {
         let piece = &data[..data.len().min(STDIN_PIECE)];
         let mut writer = self.half.make_writer();

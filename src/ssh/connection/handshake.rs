@@ -84,7 +84,7 @@ async fn over(
     );
     let handshake = client::connect_stream(Arc::new(config), stream, check);
     let mut handle = match timeout(host.connect_timeout, handshake).await {
-        Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
+        Ok(connected) => connected.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
         Err(_) => return Err(timed_out(host, HANDSHAKE)),
     };
     // Before the login, so that no password reaches a host with a weak proof.
@@ -135,11 +135,13 @@ async fn key_of(
     // The handshake ends when the key has been seen, because the callback rejects it.
     match (timeout(host.connect_timeout, handshake).await, seen.get()) {
         (_, Some(key)) => Ok(copy(key)),
-        (Ok(Err(source)), None) => Err(ConnectError::Protocol {
+        (Ok(Err(error)), None) => Err(handshake_error(host, HANDSHAKE, error.into())),
+        // A key exchange without a host key proves nothing.
+        (Ok(Ok(_)), None) => Err(ConnectError::Protocol {
             host: host.name.clone(),
-            source,
+            source: russh::Error::Kex,
         }),
-        (Ok(Ok(_)) | Err(_), None) => Err(timed_out(host, "the handshake")),
+        (Err(_), None) => Err(timed_out(host, HANDSHAKE)),
     }
 }
 
