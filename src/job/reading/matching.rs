@@ -122,9 +122,17 @@ impl<const N: usize> Matching<N> {
             })
             .await
         };
-        // After a timeout no time is left either, so the number of bytes no longer matters.
-        if let Ok(Ok(left)) = timeout(self.time, looking).await {
-            self.bytes = left;
+        match timeout(self.time, looking).await {
+            Ok(Ok(bytes_left)) => self.bytes = bytes_left,
+            Ok(Err(error)) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+                // The runtime is shutting down.
+                return Err(TooSlow::Busy);
+            }
+            // No time is left, so the number of bytes no longer matters.
+            Err(_) => {}
         }
         self.time = self.time.saturating_sub(began.elapsed());
         Ok(std::mem::take(&mut *lock(&found)))
