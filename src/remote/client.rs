@@ -231,13 +231,17 @@ impl Client {
                 Err(Failed::Unheard(why)) => (self.unreachable(&why), true),
                 Err(Failed::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
             };
-            let since = *lost_at.get_or_insert_with(Instant::now);
             let was_reached = self.was_reached.load(Ordering::Relaxed);
+            let is_first_failure = lost_at.is_none();
+            let since = *lost_at.get_or_insert_with(Instant::now);
             // A server that was never reached is more likely a wrong address than a restart.
             if !is_safe || !was_reached || since.elapsed() >= AWAY {
                 return Err(failed);
             }
-            tracing::info!("{}; trying again", failed.message);
+            if is_first_failure {
+                // Shown by default, so that nobody takes the wait for a slow answer.
+                tracing::warn!("{}; trying again for {AWAY:?}", failed.message);
+            }
             // Random, so that the clients of a restarted server don't all return at once.
             sleep(pause.mul_f64(rand::rng().random_range(0.5..1.5))).await;
             pause = (pause * 2).min(LAST_PAUSE);
