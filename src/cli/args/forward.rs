@@ -16,8 +16,8 @@ Each address is written as for ssh: [BIND:]PORT:HOST:PORT, with a socket's path 
 address and its port. Port 0 lets the system choose; the line on stdout tells which. Listeners that
 other machines can reach need forward_any_address = true in the configuration.
 
-Exit codes: 0 closed by --idle; 2 invalid command line; 130 interrupted; 255 the host can't be
-reached, or nothing can listen there.
+Exit codes: 0 closed by --idle; 1 no permission to listen; 2 invalid command line; 130 interrupted;
+255 the host can't be reached, or nothing can listen there.
 
 Examples:
   sshjobs forward web1 -L 8080:localhost:80       port 8080 here is port 80 there
