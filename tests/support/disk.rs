@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many
-/// accounts does.
+/// A small disk of its own, for as long as the test runs. Only root can mount it.
 pub struct Disk(PathBuf);
 
 impl Disk {

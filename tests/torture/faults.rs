@@ -45,17 +45,24 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Those of a run, in the order that the dice decide.
+    /// Those of a run, in the order that the dice decide. As far as there is room, each possible fault once
+    /// at least.
     pub fn choose(&self, size: Size, dice: &mut Dice) -> Vec<Fault> {
-        let mut chosen: Vec<Fault> =
-            (0..size.cuts).map(|_| *dice.choose(&self.of_the_host)).collect();
-        for _ in 0..size.kills {
-            let fault = *dice.choose(&self.of_the_server);
+        let cuts = some_of_each(&self.of_the_host, size.cuts, dice);
+        let mut chosen = Vec::new();
+        for fault in cuts.into_iter().chain(some_of_each(&self.of_the_server, size.kills, dice)) {
             let place = dice.roll(chosen.len() as u64 + 1);
             chosen.insert(usize::try_from(place).unwrap(), fault);
         }
         chosen
     }
+}
+
+/// Each of these faults once, then others that the dice choose, until there are `count`.
+fn some_of_each(faults: &[Fault], count: usize, dice: &mut Dice) -> Vec<Fault> {
+    let mut chosen: Vec<Fault> = faults.iter().copied().take(count).collect();
+    chosen.extend((chosen.len()..count).map(|_| *dice.choose(faults)));
+    chosen
 }
 
 /// A server, a host, and the network between them.
@@ -135,7 +142,7 @@ impl House {
                 let network = self.network.as_ref().expect("this fault is possible");
                 network.lose_packets().unwrap();
                 sleep(pause).await;
-                network.keep_packets();
+                network.stop_loss();
             }
             Fault::HostFrozen => {
                 self.sshd.freeze();

@@ -19,7 +19,7 @@ impl Network {
         perform("ip", &["link", "set", "lo", "up"]).expect("a new network can be brought up");
         let network = Self(());
         network.lose_packets()?;
-        network.keep_packets();
+        network.stop_loss();
         Ok(network)
     }
 
@@ -29,7 +29,7 @@ impl Network {
     }
 
     /// Loses no more packets.
-    pub fn keep_packets(&self) {
+    pub fn stop_loss(&self) {
         perform("iptables", &rule("--delete")).expect("the rule was there");
     }
 }

@@ -12,11 +12,12 @@ use super::support::server::{Caller, events};
 /// A line as a reader got it.
 pub type Line = (u64, String);
 
-/// The lines that a reader got, and whether it learned that others are gone.
+/// What a reader got.
 #[derive(Default)]
 pub struct Seen {
     pub lines: Vec<Line>,
-    pub knows_of_gaps: bool,
+    /// Lines that are gone, as the reader was told.
+    pub gone: u64,
 }
 
 /// Repeats a call until it is answered. Panics at the deadline.
@@ -40,7 +41,7 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> 
             Ok((200, reply)) => Some(reply),
             _ => None,
         });
-        seen.knows_of_gaps |= !reply["dropped_lines"].is_null();
+        seen.gone += reply["dropped_lines"].as_u64().unwrap_or(0);
         for record in reply["records"].as_array().into_iter().flatten() {
             seen.lines.push((
                 record["line_no"].as_u64().unwrap(),
@@ -63,13 +64,12 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> 
 
 /// Follows a job to its end by its events, and continues after each break.
 fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Seen {
-    let mut seen = Seen::default();
+    let (mut seen, mut last) = (Seen::default(), 0);
     loop {
-        let last = seen.lines.last().map_or(0, |(number, _)| *number).to_string();
         let path = format!("/v1/jobs/{job}/stream");
         let response = until_answered(deadline, job, || {
             caller
-                .try_get(&path, &[("Last-Event-ID", &last)])
+                .try_get(&path, &[("Last-Event-ID", &last.to_string())])
                 .ok()
                 .filter(|response| matches!(response.status().as_u16(), 200 | 204))
         });
@@ -77,9 +77,10 @@ fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Seen {
             return seen;
         }
         for event in events(response) {
+            last = event.id.unwrap_or(last);
             match event.name.as_str() {
                 "end" => return seen,
-                "dropped" => seen.knows_of_gaps = true,
+                "dropped" => seen.gone += event.data["dropped_lines"].as_u64().unwrap(),
                 _ if event.data["text"].is_string() => {
                     let number = event.data["line_no"].as_u64().unwrap();
                     seen.lines.push((number, event.data["text"].as_str().unwrap().to_owned()));
@@ -117,7 +118,7 @@ impl Readers {
 }
 
 /// Checks that a reader saw each line of a job once, in order, under its number. With `gaps_allowed`, lines may be missing
-/// if the reader learned that.
+/// if the reader learned how many.
 pub fn assert_whole(reader: &str, number: usize, seen: &Seen, count: u64, gaps_allowed: bool) {
     let mut previous = 0;
     for (line_no, text) in &seen.lines {
@@ -126,9 +127,12 @@ pub fn assert_whole(reader: &str, number: usize, seen: &Seen, count: u64, gaps_a
         previous = *line_no;
     }
     let missing = count - seen.lines.len() as u64;
-    let is_allowed = missing == 0 || gaps_allowed && seen.knows_of_gaps;
+    assert_eq!(
+        seen.gone, missing,
+        "{reader} of job {number}: lines that are gone, as told and as counted"
+    );
     assert!(
-        is_allowed,
+        missing == 0 || gaps_allowed,
         "{reader} of job {number}: {missing} lines are missing"
     );
 }
