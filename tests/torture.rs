@@ -223,6 +223,7 @@ async fn break_everything(network: Option<Network>, disk: Disk) {
     println!("injected: {injected:?}");
 
     let gaps_allowed = injected.contains_key(&Fault::DiskFull);
+    let mut gone = 0;
     for (number, readers) in readers.into_iter().enumerate() {
         let job = readers.job;
         let by_page = readers.pages.join().unwrap();
@@ -251,7 +252,9 @@ async fn break_everything(network: Option<Network>, disk: Disk) {
             gone: lines_that_are_gone(&String::from_utf8_lossy(&again.stderr)),
         };
         assert_whole("a second process", number, &again, size.lines, gaps_allowed);
+        gone += by_page.gone + by_event.gone + again.gone;
     }
+    println!("lines that were gone for a reader: {gone}");
     let ran = std::fs::read_to_string(house.sshd.path("ran")).unwrap();
     let mut ran: Vec<usize> = ran.lines().map(|line| line.parse().unwrap()).collect();
     ran.sort_unstable();
