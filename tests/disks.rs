@@ -1,4 +1,5 @@
-//! Disks that are full or can't be written, on our side and on the host's, and a host without memory.
+//! Disks that are full or can't be written, on our side and on the host's; hosts without memory or without
+//! an SFTP server.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
