@@ -9,7 +9,7 @@
 //! Callers put orders into a queue, and one task owns the channel. It starts the shell, waits for
 //! its greeting, writes a line for each order and returns each script's output to its caller. If
 //! the caller is dropped, a script that was written still runs, and one that was not is dropped.
-//! When the channel ends, all open orders get an error, and the next order starts another shell.
+//! When the channel ends, orders that were written get an error, and others are given to another shell.
 //! The task ends when the queue is dropped. It is never aborted, because an aborted task would
 //! leave its channel open on the server.
 
@@ -88,8 +88,8 @@ enum Reply {
 }
 
 impl ControlShell {
-    /// Runs `script` in `/bin/sh` with `input` as its stdin, and returns its stdout, up to 64 KiB.
-    /// `None` if the host does not run commands in a shell.
+    /// Runs `script` in `/bin/sh` with `input` as its stdin, and returns its stdout. Lines beyond 64 KiB
+    /// are dropped. `None` if the host does not run commands in a shell.
     ///
     /// Scripts run in parallel. After `limit` a script keeps running, and its output is discarded.
     pub(super) async fn run(
@@ -345,7 +345,7 @@ impl Shell {
             answer,
         }: Order,
     ) -> bool {
-        // The caller has given up, and reported that nothing was done.
+        // The caller has given up.
         if answer.is_closed() {
             return true;
         }

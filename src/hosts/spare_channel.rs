@@ -79,8 +79,8 @@ impl Spare {
         })
     }
 
-    /// Opens a channel for the next job, unless there is one. Must not be cancelled, or the server
-    /// would keep an unused channel.
+    /// Opens a channel for the next job, unless there is one. Must not be cancelled, or no later call
+    /// would open one.
     pub(super) async fn refill(&self, connection: &Connection) {
         {
             let state = &mut *lock(&self.0);
@@ -104,7 +104,7 @@ impl Spare {
     }
 
     /// Notes that a job has ended. After the last one, waits some seconds and closes the spare channel, unless a job
-    /// begins meanwhile. Callers need not wait.
+    /// begins meanwhile. If the future is dropped, the channel stays open.
     pub(super) async fn job_ends(&self) {
         let begun_before = {
             let jobs = &mut lock(&self.0).jobs;

@@ -70,33 +70,28 @@ const MOST_LENGTH: u32 = (256 << 10) - 1024;
 const MOST_STDERR: usize = 512;
 
 impl Session {
-    /// Begins a session with an SFTP server that was started on a channel. A request fails when the
-    /// server sends nothing for `silence`.
+    /// Begins a session with an SFTP server that was started on a channel. A request fails if no data
+    /// is received or sent for `silence`.
     ///
     /// # Errors
-    /// [`SftpError::NoSubsystem`], or why the session can't be used.
+    /// [`SftpError::NoSubsystem`], or why the session can't be used. The channel is closed then.
     pub async fn start(
-        reader: ChannelReader,
-        writer: ChannelWriter,
-        silence: Duration,
-    ) -> Result<Self, SftpError> {
-        timeout(silence, Self::begin(reader, writer, silence))
-            .await
-            .unwrap_or(Err(SftpError::Silent(silence)))
-    }
-
-    async fn begin(
         mut reader: ChannelReader,
         writer: ChannelWriter,
         silence: Duration,
     ) -> Result<Self, SftpError> {
         let mut frames = Frames::default();
         let mut stderr = Vec::new();
-        let first = greet(&mut reader, &writer, &mut frames, &mut stderr).await?;
-        let version = Version::decode(first)?;
-        if version.version < 3 {
-            return Err(SftpError::Protocol("the server's version is below 3"));
-        }
+        let greeting = greet(&mut reader, &writer, &mut frames, &mut stderr);
+        let greeted = timeout(silence, greeting).await;
+        let version = match greeted.unwrap_or(Err(SftpError::Silent(silence))) {
+            Ok(version) => version,
+            Err(error) => {
+                // A lost connection needs no closing.
+                writer.close().await.ok();
+                return Err(error);
+            }
+        };
 
         let shared = Arc::new(Shared {
             waiting: Mutex::default(),
@@ -183,7 +178,7 @@ impl Session {
         }
     }
 
-    /// Waits until nothing was received or sent for too long.
+    /// Waits for a future, and fails once no data was received or sent for too long.
     async fn unless_silent<T>(&self, waiting: impl Future<Output = T>) -> Result<T, SftpError> {
         let mut waiting = std::pin::pin!(waiting);
         // From now: an idle session is silent, too.
@@ -244,7 +239,9 @@ impl Session {
     pub async fn path(&self, request: Request) -> Result<Bytes, SftpError> {
         let mut names = self.names(request).await?.unwrap_or_default();
         if names.len() != 1 {
-            return Err(SftpError::Protocol("a path is not exactly one name"));
+            return Err(SftpError::Protocol(
+                "the answer to a request for one path has another number of names",
+            ));
         }
         Ok(names.remove(0).name)
     }
@@ -267,29 +264,35 @@ impl Session {
         }
         let Reply::Data(data) = reply else { return Err(unexpected(reply)) };
         if data.is_empty() {
-            return Err(SftpError::Protocol("a read has no bytes"));
+            return Err(SftpError::Protocol("the answer to a read has no bytes"));
         }
         if data.len() > usize::try_from(length).unwrap_or(usize::MAX) {
-            return Err(SftpError::Protocol("a read has more bytes than requested"));
+            return Err(SftpError::Protocol(
+                "the answer to a read has more bytes than requested",
+            ));
         }
         Ok(Some(data))
     }
 }
 
-/// Sends our version. Returns the first packet of the server.
+/// Sends our version. Returns the server's.
 async fn greet(
     reader: &mut ChannelReader,
     writer: &ChannelWriter,
     frames: &mut Frames,
     stderr: &mut Vec<u8>,
-) -> Result<Bytes, SftpError> {
+) -> Result<Version, SftpError> {
     // A server without SFTP may not read; its refusal must be read meanwhile.
     let sending = writer.send(hello());
     tokio::pin!(sending);
     let mut is_sent = false;
     loop {
         if let Some(packet) = frames.next_packet()? {
-            return Ok(packet);
+            let version = Version::decode(packet)?;
+            if version.version < 3 {
+                return Err(SftpError::Protocol("the server's version is below 3"));
+            }
+            return Ok(version);
         }
         let event = tokio::select! {
             sent = &mut sending, if !is_sent => {
@@ -301,11 +304,7 @@ async fn greet(
         };
         match event {
             Some(ChannelEvent::Data(data)) => frames.push(&data),
-            Some(ChannelEvent::Failure) => {
-                // A lost connection needs no closing.
-                writer.close().await.ok();
-                return Err(SftpError::NoSubsystem);
-            }
+            Some(ChannelEvent::Failure) => return Err(SftpError::NoSubsystem),
             event => note_event(event, stderr)?,
         }
     }

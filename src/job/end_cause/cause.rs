@@ -86,7 +86,7 @@ impl EndFacts<'_> {
     /// The strongest evidence that a job that was killed lacked memory, if there is any.
     fn lack_of_memory(&self) -> Option<MemoryEvidence> {
         let kills = self.evidence.used.memory_kills;
-        // The process in the log is another one's if the kernel has counted none meanwhile.
+        // If the kernel counted no kill while the job ran, the process in its log was not one of the job's.
         if kills.on_host != Some(0)
             && let Some(process) =
                 self.report.and_then(|report| report.killed_near(self.ended_ago()?))
@@ -143,14 +143,17 @@ impl EndCause {
 
         match exit {
             Exit::Signal(signal) => Self::of_signal(signal, facts),
-            // The parent of the command has seen a signal, whose number is known.
-            Exit::Status(_) if evidence.by_signal == Some(true) && reported.is_some() => {
-                Self::of_signal(reported.map_or("", Signal::name), facts)
+            Exit::Status(status) => {
+                // The parent of the command has seen a signal, or only a status like one.
+                let seen = reported.filter(|_| evidence.by_signal == Some(true));
+                if let Some(signal) = seen {
+                    return Self::of_signal(signal.name(), facts);
+                }
+                Self::Exited {
+                    status: *status,
+                    after: evidence.sent.as_ref().map(|sent| sent.signal.clone()),
+                }
             }
-            Exit::Status(status) => Self::Exited {
-                status: *status,
-                after: evidence.sent.as_ref().map(|sent| sent.signal.clone()),
-            },
         }
     }
 
@@ -215,7 +218,7 @@ impl Exit {
     }
 }
 
-/// What else sends a signal than a person or a program.
+/// Who usually sends a signal, if it is neither a person nor a program.
 fn usual_sender(signal: &str) -> Option<&'static str> {
     match signal {
         "INT" | "QUIT" => Some("a terminal sends it for a key"),
@@ -283,7 +286,7 @@ impl fmt::Display for EndCause {
                     None => f.write_str(": its sender is unknown")?,
                 }
                 if *kernel_killed_none && signal == Signal::KILL.name() {
-                    f.write_str(", and it was not the kernel for a lack of memory")?;
+                    f.write_str(", and not the kernel for a lack of memory")?;
                 }
                 Ok(())
             }

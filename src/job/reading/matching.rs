@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::lock::lock;
 
-/// Matches patterns in lines, on up to eight threads of tokio's blocking pool and within a time budget. A pattern's author
-/// decides what it costs, so neither a job's recorder nor another call may wait for it.
+/// Matches patterns in lines within one budget of time for all calls, on threads of tokio's blocking pool, of which all
+/// values together use eight at most. A pattern's author decides what it costs, so neither a job's recorder nor another
+/// reader may wait for it.
 #[derive(Debug)]
 pub struct Matching<const N: usize> {
     patterns: [Option<Regex>; N],
@@ -30,7 +31,7 @@ pub struct Matching<const N: usize> {
 /// Why there is no result.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TooSlow {
-    /// A pattern exceeded the call's budget, or is too big for a line. Several patterns are listed.
+    /// A pattern exceeded the budget, or is too big for a line. Several patterns are listed.
     #[error("the pattern {0:?} takes too long on this output")]
     Pattern(String),
     /// All threads are busy with other calls.
@@ -38,9 +39,9 @@ pub enum TooSlow {
     Busy,
 }
 
-/// Time budget of one call.
+/// Time budget of a [`Matching`].
 const TIME: Duration = Duration::from_secs(2);
-/// Budget of one call in bytes of text that `match_texts` matches. `sift` has only the time limit.
+/// Budget of a [`Matching`] in bytes of text that `match_texts` matches. `sift` has only the time limit.
 const BYTES: usize = 512 << 20;
 /// Maximum matching threads. An abandoned thread still finishes its current text.
 static THREADS: Semaphore = Semaphore::const_new(8);
@@ -411,7 +412,7 @@ mod tests {
             began.elapsed()
         );
         let more = matching.match_texts(vec!["a".to_owned()]).await.unwrap();
-        assert!(more.is_empty(), "the budget is the call's, not the look's");
+        assert!(more.is_empty(), "one budget covers all calls");
     }
 
     #[tokio::test]

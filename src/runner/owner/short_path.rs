@@ -16,8 +16,8 @@ pub(super) struct ShortPath {
 }
 
 impl ShortPath {
-    /// Returns a short path to the same file: through the descriptor of its directory if the path
-    /// itself is too long.
+    /// Returns a path to the same file: through the descriptor of its directory if the path itself is
+    /// too long. The file's name must be short.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;

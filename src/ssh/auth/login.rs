@@ -27,7 +27,7 @@ pub(crate) struct Login<'a> {
     /// Methods that the server still accepts. `None` until it has refused one.
     pub(super) remaining: Option<MethodSet>,
     pub(super) offered: Vec<Offer>,
-    /// Whether the server has refused an attempt.
+    /// Whether the server has refused an attempt, or wanted another one.
     has_refused: bool,
     /// Methods that were tried, or the reason why not, for the error.
     pub(super) tried: Vec<String>,
@@ -140,6 +140,13 @@ impl<'a> Login<'a> {
         self.remaining.as_ref().is_none_or(|remaining| remaining.contains(&method))
     }
 
+    /// Notes that the server wants another attempt with one of these methods.
+    pub(super) fn note_refusal(&mut self, remaining: MethodSet) {
+        // russh reports a lost connection as a refusal after which no method remains.
+        self.has_refused |= !remaining.is_empty();
+        self.remaining = Some(remaining);
+    }
+
     pub(super) fn note(&mut self, result: &AuthResult) -> Attempt {
         match result {
             AuthResult::Success => Attempt::Success,
@@ -147,9 +154,7 @@ impl<'a> Login<'a> {
                 remaining_methods,
                 partial_success,
             } => {
-                // russh reports a lost connection as a refusal after which no method remains.
-                self.has_refused |= !remaining_methods.is_empty();
-                self.remaining = Some(remaining_methods.clone());
+                self.note_refusal(remaining_methods.clone());
                 if *partial_success {
                     Attempt::PartialSuccess
                 } else {

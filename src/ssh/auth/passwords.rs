@@ -39,7 +39,7 @@ impl Login<'_> {
                         remaining_methods,
                         partial_success,
                     } => {
-                        self.remaining = Some(remaining_methods);
+                        self.note_refusal(remaining_methods);
                         if partial_success {
                             return Ok(Attempt::PartialSuccess);
                         }
