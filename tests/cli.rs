@@ -869,7 +869,13 @@ async fn likely_mistakes_are_reported_with_the_correct_form() {
 async fn output_that_cannot_be_written_has_a_code_of_its_own() {
     let sshd = Sshd::start().await;
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    for arguments in [&["run", HOST, "--", "seq 100000"][..], &["hosts"][..]] {
+    let file = format!("{HOST}:{}", sshd.ssh_config().display());
+    for arguments in [
+        &["run", HOST, "--", "seq 100000"][..],
+        &["wait", "--json", "last"],
+        &["hosts"],
+        &["get", &file, "-"],
+    ] {
         let output = sshjobs(&sshd).args(arguments).stdout(full()).output().unwrap();
         let stderr = text(&output.stderr);
         assert!(

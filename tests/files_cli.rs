@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::command::{command, sshjobs, told};
-use crate::support::{HOST, Sshd};
+use crate::support::{HOST, Sshd, eventually, exit_of};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 /// `web1:PATH`.
@@ -205,4 +207,30 @@ async fn an_edited_file_is_written_back_unless_somebody_was_faster() {
     let (_, kept) = said.split_once("your text is kept in ").expect("it says where");
     let (kept, _) = kept.split_once(';').unwrap();
     assert_eq!(text(Path::new(kept)), "new\n", "{said}");
+
+    std::fs::write(&file, "old\n").unwrap();
+    let (code, said) = edit("exit 3");
+    assert_eq!((code, text(&file).as_str()), (Some(1), "old\n"), "{said}");
+    assert!(said.contains("nothing was saved"), "{said}");
+}
+
+#[tokio::test]
+async fn an_interrupted_copy_exits_as_after_the_signal() {
+    let sshd = Sshd::start().await;
+    let far = sshd.path("far");
+    let mut put = command(&sshd, &["put", "-", &there(&far)])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let _open = put.stdin.take();
+    let has_begun = || {
+        let names = std::fs::read_dir(far.parent().unwrap()).unwrap();
+        names.flatten().any(|entry| entry.file_name().to_string_lossy().contains("far"))
+    };
+    eventually("the copy has begun", async || has_begun()).await;
+
+    kill(Pid::from_raw(put.id().cast_signed()), Signal::SIGINT).unwrap();
+
+    assert_eq!(exit_of(&mut put).await, Some(130));
+    assert!(!far.exists());
 }

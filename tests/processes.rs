@@ -421,6 +421,7 @@ async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an
         &sshd,
         &["tail", "-f", "--until", "begun", "--since", "0", &job],
     ));
+    let unfollowed = told(&sshjobs(&sshd, &["spawn", HOST, "--", "true"])).trim().to_owned();
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     std::fs::write(
         sshd.ssh_config(),
@@ -445,11 +446,16 @@ async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an
             error(verb)
         );
     }
-    let (code, told_of) = error(&["search", &job, "nothing of this kind"]);
-    assert!(
-        code == Some(255) && told_of.contains("out of reach"),
-        "{code:?} {told_of}"
-    );
+    for verb in [
+        &["search", &job, "nothing of this kind"][..],
+        &["inspect", &unfollowed],
+    ] {
+        let (code, told_of) = error(verb);
+        assert!(
+            code == Some(255) && told_of.contains("out of reach"),
+            "{verb:?}: {code:?} {told_of}"
+        );
+    }
     let (code, told_of) = error(&["signal", &job, "KILL"]);
     assert!(code == Some(255), "{code:?} {told_of}");
     std::fs::write(sshd.ssh_config(), config).unwrap();

@@ -10,6 +10,7 @@ use crate::jobs::{self, Outcome, printable};
 use crate::wire::{Code, Error, JobEntry, JobState};
 
 /// How the program ends.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit(u8);
 
@@ -82,6 +83,11 @@ impl Exit {
         } else {
             Self::CONNECTION
         }
+    }
+
+    /// This exit code, unless it is that of a success; then the other one.
+    pub(super) fn or(self, other: Self) -> Self {
+        if self == Self::SUCCESS { other } else { self }
     }
 
     /// The exit code for the operating system.

@@ -15,8 +15,8 @@ Each file is written beside its target, verified by SHA-256 and then put in its 
 program ever reads half of it. The same command continues a transfer that broke. Owner and mode of a
 replaced file are kept. A target that is a directory, or ends with a slash, gets the source's name.
 
-Exit codes: 0 all was copied; 1 a file was not; 2 invalid command line; 255 the host can't be
-reached. With many hosts, the number of hosts that failed.
+Exit codes: 0 all was copied; 1 a file was not; 2 invalid command line; 130 interrupted; 255 the
+host can't be reached. With many hosts, the number of hosts that failed.
 
 Examples:
   sshjobs put app.conf web1:/etc/app/app.conf

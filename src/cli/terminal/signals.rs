@@ -13,17 +13,6 @@ pub(crate) struct Signals {
     pub(crate) interrupted: bool,
 }
 
-/// Resolves when a person or a supervisor ends the program.
-///
-/// # Errors
-/// [`Code::Io`] if the system refuses a handler.
-pub fn told_to_stop() -> Result<impl Future<Output = ()>, Error> {
-    let mut signals = Signals::catch()?;
-    Ok(async move {
-        signals.next().await;
-    })
-}
-
 /// The signals that end a server, and the one that makes it read its policy again.
 pub struct ServerSignals(Signals);
 

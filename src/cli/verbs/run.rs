@@ -41,7 +41,7 @@ pub async fn run(api: &Api, args: RunArgs) -> Exit {
         Exit::SUCCESS
     };
     // The command's exit code takes precedence over an error of the summary.
-    if exit == Exit::SUCCESS { told } else { exit }
+    exit.or(told)
 }
 
 /// How a run ended.

@@ -69,10 +69,26 @@ impl Service {
                 format!("{} does not describe its processes", job.host()),
                 "it needs Linux's /proc, and awk; if it has them and is busy, try again",
             )),
+            // Which processes are the job's is not known before its host was reached.
+            Err(jobs::Error::Signal(SignalError::JobEnded))
+                if job.status().disconnected.is_some() =>
+            {
+                Err(out_of_reach(job))
+            }
             Err(jobs::Error::Signal(SignalError::JobEnded)) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn out_of_reach(job: &Job) -> Error {
+    let (host, id) = (job.host(), job.id());
+    Error::new(
+        Code::Unreachable,
+        format!("{host} is out of reach, so the processes of {id} are not known"),
+        "check that it resolves and answers here; the job may go on meanwhile, or have ended",
+    )
+    .retryable()
 }
 
 impl JobsRequest {

@@ -11,7 +11,7 @@ use super::put::jobs_error;
 use super::result::Copied;
 use crate::cli::args::EditArgs;
 use crate::cli::verbs::jobs::finish;
-use crate::cli::{Exit, note};
+use crate::cli::{Exit, note, report};
 use crate::jobs::{
     Digest, Expected, FileSource, FilesError, HostPath, Progress, PutOptions, printable,
 };
@@ -51,12 +51,13 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         let edited = tokio::task::block_in_place(|| run_editor(&copy));
         let new = std::fs::read(&copy).map_err(local(&copy))?;
         if let Err(error) = edited {
-            let is_lost = new != old.as_deref().unwrap_or_default();
-            return Err(if is_lost {
+            let is_changed = new != old.as_deref().unwrap_or_default();
+            report(&if is_changed {
                 keep(directory, &copy, error)
             } else {
                 error
             });
+            return Ok(Exit::DECLINED);
         }
         if old.as_deref().unwrap_or_default() == new {
             note(&format!("{} is unchanged", printable(&file.shown(host))));

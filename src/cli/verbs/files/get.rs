@@ -15,8 +15,9 @@ use super::put::{at_least_two, interrupted, jobs_error};
 use super::result::Copied;
 use crate::cli::args::GetArgs;
 use crate::cli::exit::output_error;
+use crate::cli::terminal::Signals;
 use crate::cli::verbs::jobs::finish;
-use crate::cli::{Exit, told_to_stop};
+use crate::cli::{Exit, report};
 use crate::jobs::{
     FileKind, FilesError, GetOptions, HostPath, Jobs, Progress, RemotePath, TreeOptions,
 };
@@ -43,11 +44,11 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
             progress: &progress,
             is_only: sources.len() == 1,
         };
-        let stop = told_to_stop()?;
+        let mut signals = Signals::catch()?;
         let copies = getting.all(&api, &sources);
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            () = stop => Err(interrupted()),
+            signal = signals.next() => Ok(interrupted(signal)),
         }
     })
     .await
@@ -191,7 +192,10 @@ impl Getting<'_> {
                         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                             return Ok(Exit::BROKEN_PIPE);
                         }
-                        Err(error) => return Err(output_error(&error)),
+                        Err(error) => {
+                            report(&output_error(&error));
+                            return Ok(Exit::OUTPUT);
+                        }
                         Ok(()) => {}
                     }
                 }

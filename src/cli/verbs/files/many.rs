@@ -44,14 +44,11 @@ pub(super) async fn on_each<'a>(
     });
     let mut copies = stream::iter(copies).buffer_unordered(args.max_parallel.max(1));
     let mut all = Vec::new();
+    // A closed pipe ends the output, not the copies.
     let mut printed = Exit::SUCCESS;
     while let Some(done) = copies.next().await {
         for copied in &done.copied {
-            let exit = copied.print(args.json);
-            // A closed pipe ends the output, not the copies.
-            if exit != Exit::SUCCESS {
-                printed = exit;
-            }
+            printed = printed.or(copied.print(args.json));
         }
         if let Some(error) = &done.error {
             if hosts.len() > 1 {
@@ -61,7 +58,7 @@ pub(super) async fn on_each<'a>(
             if args.json {
                 let host = done.host;
                 let failed = serde_json::json!({"host": host, "change": "failed", "code": error.code, "error": error.message});
-                print(&json(&failed));
+                printed = printed.or(print(&json(&failed)));
             }
         }
         all.push(done);

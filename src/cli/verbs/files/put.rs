@@ -12,8 +12,9 @@ use super::many::{hosts_of, on_each};
 use super::progress::shown;
 use super::result::Copied;
 use crate::cli::args::{CopyArgs, PutArgs};
+use crate::cli::terminal::Signals;
 use crate::cli::verbs::jobs::finish;
-use crate::cli::{Exit, told_to_stop};
+use crate::cli::{Exit, report};
 use crate::jobs::{
     FileKind, FileSource, FilesError, HostPath, Jobs, LocalFile, Progress, PutOptions, RemotePath,
     Times, TreeOptions,
@@ -63,13 +64,13 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
             progress: &progress,
         };
         let command = format!("put {}", target.shown(&target.hosts));
-        let stop = told_to_stop()?;
+        let mut signals = Signals::catch()?;
         let copies = on_each(&hosts, &args.copy, &command, async |host, copied| {
             putting.on(host, copied).await
         });
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            () = stop => Err(interrupted()),
+            signal = signals.next() => Ok(interrupted(signal)),
         }
     })
     .await
@@ -84,13 +85,14 @@ pub(super) fn at_least_two(paths: &[std::path::PathBuf], usage: &str) -> Result<
     Err(Error::invalid("a source or the target is missing", hint))
 }
 
-/// The error after a signal. The next transfer continues what it interrupts.
-pub(super) fn interrupted() -> Error {
-    Error::new(
+/// Reports that a signal has ended the transfer, which the next one continues.
+pub(super) fn interrupted(signal: u8) -> Exit {
+    report(&Error::new(
         crate::wire::Code::ShuttingDown,
         "interrupted; what was copied so far is kept in part files",
         "run the same command again to continue",
-    )
+    ));
+    Exit::signaled(signal)
 }
 
 fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {

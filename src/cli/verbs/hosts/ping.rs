@@ -134,5 +134,8 @@ fn line(name: &str, width: usize, host: Result<HostEntry, Error>, took: Duration
         Ok(host) => printable(&host.last_error.unwrap_or_else(|| "not reachable".to_owned())),
         Err(error) => printable(&error.message),
     };
-    format!("{}  {told}", padded(&printable(name), width))
+    format!(
+        "{}  {told}",
+        padded(&printable(name).replace('\n', " "), width)
+    )
 }

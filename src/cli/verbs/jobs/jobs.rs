@@ -33,11 +33,13 @@ pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
                 // The head, a line for the others, and one for the cursor.
                 reply.jobs.truncate(rows.saturating_sub(3));
             }
-            if stdout().is_terminal() {
+            let cleared = if stdout().is_terminal() {
                 // Without a line end, so that the list starts in the first row.
-                write_out(CLEAR.as_bytes());
-            }
-            match show(&reply, &args) {
+                write_out(CLEAR.as_bytes())
+            } else {
+                Exit::SUCCESS
+            };
+            match cleared.or(show(&reply, &args)) {
                 Exit::SUCCESS => {}
                 exit => return Ok(exit),
             }

@@ -11,7 +11,9 @@ use crate::cli::{Exit, note};
 use crate::remote::Api;
 use crate::wire::{JobEntry, LastLinesOf, WaitMode, WaitRequest};
 
-/// Length of one wait, before the next.
+/// Length of the first wait, after which it is told which hosts are out of reach.
+const FIRST_WAIT_MS: i64 = 5_000;
+/// Length of each later wait.
 const WAIT_MS: i64 = 50_000;
 
 /// Waits until jobs have ended and exits with their code.
@@ -24,10 +26,12 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             return Ok(Exit::SUCCESS);
         }
         let deadline = args.timeout.map(|limit| Instant::now() + limit);
+        let mut is_first = true;
         loop {
+            let longest_ms = if is_first { FIRST_WAIT_MS } else { WAIT_MS };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let left_ms = left.map_or(WAIT_MS, |left| {
-                i64::try_from(left.as_millis()).unwrap_or(WAIT_MS)
+            let left_ms = left.map_or(longest_ms, |left| {
+                i64::try_from(left.as_millis()).unwrap_or(longest_ms)
             });
             let reply = api
                 .wait(WaitRequest {
@@ -37,7 +41,7 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
                     } else {
                         WaitMode::All
                     },
-                    wait_ms: Some(left_ms.min(WAIT_MS)),
+                    wait_ms: Some(left_ms.min(longest_ms)),
                     last_lines: 0,
                     last_lines_of: LastLinesOf::Failed,
                 })
@@ -45,11 +49,17 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             let is_late = left.is_some_and(|left| left.is_zero());
             // `is_late` is from before the call: the last call begins after the limit.
             if reply.timed_out && !is_late {
+                let is_out_of_reach = |entry: &&JobEntry| entry.standing.disconnected_ms.is_some();
+                for entry in reply.jobs.iter().filter(is_out_of_reach).filter(|_| is_first) {
+                    warn_if_unreachable(api, &entry.job_id).await;
+                }
+                is_first = false;
                 continue;
             }
+            let mut printed = Exit::SUCCESS;
             if args.json {
                 let lines: Vec<String> = reply.jobs.iter().map(json).collect();
-                print(&lines.join("\n"));
+                printed = print(&lines.join("\n"));
             }
             if reply.timed_out {
                 note("the time limit has passed; the jobs continue");
@@ -65,12 +75,11 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
                 note(&format!("{}: {}", entry.job_id, entry.standing));
             }
             if args.any && !args.json {
-                for entry in ended.clone() {
-                    print(&entry.job_id);
-                }
+                let ids: Vec<&str> = ended.clone().map(|entry| entry.job_id.as_str()).collect();
+                printed = print(&ids.join("\n"));
             }
-            let mut exits = ended.map(exit_of).filter(|exit| *exit != Exit::SUCCESS);
-            return Ok(exits.next().unwrap_or(Exit::SUCCESS));
+            // The exit code of a job takes precedence over an error of the output.
+            return Ok(ended.map(exit_of).fold(Exit::SUCCESS, Exit::or).or(printed));
         }
     })
     .await
