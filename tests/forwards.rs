@@ -224,6 +224,34 @@ async fn a_forward_heals_after_a_cut() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_socket_on_the_host_heals_after_a_cut_and_is_removed_at_the_end() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let echo = Echo::start().await;
+    let socket = sshd.path("there 'socket'");
+    let spec = format!("{}:localhost:{}", socket.display(), echo.port);
+    open(&jobs, ForwardSpec::remote(&spec).unwrap()).await;
+    let answers = async || {
+        let asking = async {
+            let mut stream = UnixStream::connect(&socket).await?;
+            stream.write_all(b"again").await?;
+            stream.shutdown().await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            Ok::<_, std::io::Error>(answer)
+        };
+        matches!(timeout(PATIENCE, asking).await, Ok(Ok(answer)) if answer == "again")
+    };
+    assert!(answers().await);
+
+    sshd.cut();
+    eventually("it works again", answers).await;
+
+    jobs.shutdown().await;
+    assert!(!socket.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_hangs_or_a_slow_reader_blocks_no_other() {
     let sshd = Sshd::start().await;
     let jobs = sshd.jobs();

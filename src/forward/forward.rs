@@ -18,9 +18,10 @@ use super::listener::{Listener, Socket, connect};
 use super::socks::{Answer, read_request, write_answer};
 use super::spec::ForwardSpec;
 use super::status::{ForwardId, ForwardState, ForwardStatus};
-use crate::hosts::{HostRef, Hosts, Lease, Link};
+use crate::hosts::{HostRef, Hosts, Lease, Link, Script};
+use crate::job::quote;
 use crate::lock::lock;
-use crate::ssh::Tunnel;
+use crate::ssh::{Endpoint, Tunnel};
 
 /// Options of a forward.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +46,8 @@ const PAUSES: [Duration; 5] = [
 ];
 /// Bytes copied at a time.
 const STEP: usize = 64 << 10;
+/// Time limit for the removal of a socket on the host.
+const REMOVAL_TIME: Duration = Duration::from_secs(5);
 /// Pause after a failed accept, for example while there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -232,7 +235,10 @@ impl Forward {
         let lease = self.hosts.pool().lease_new(&self.host).await?;
         if let Some(tunnels) = tunnels {
             let at = self.spec.listen();
-            let listening = lease.connection().connection.listen(at, tunnels.clone()).await;
+            let link = lease.connection();
+            // That of the lost connection would be in the way.
+            remove_socket(link, at).await;
+            let listening = link.connection.listen(at, tunnels.clone()).await;
             listening.map_err(|source| ForwardError::RemoteListen {
                 at: at.clone(),
                 source,
@@ -341,10 +347,28 @@ impl Opened {
                 }
                 let lane = forward.lane.borrow().clone();
                 if let Some(lane) = lane {
-                    lane.link.connection.stop_listening(forward.spec.listen()).await;
+                    let at = forward.spec.listen();
+                    lane.link.connection.stop_listening(at).await;
+                    remove_socket(&lane.link, at).await;
                 }
             }
         }
+    }
+}
+
+/// Removes a socket on the host after a forward has listened there. By default sshd leaves it behind
+/// (`StreamLocalBindUnlink no`), and then refuses to listen there again.
+async fn remove_socket(link: &Link, listened_at: &Endpoint) {
+    let Endpoint::Unix(path) = listened_at else { return };
+    // A script may have another working directory than sshd.
+    if !path.starts_with('/') {
+        return;
+    }
+    let path = quote(path);
+    let script = format!("[ -S {path} ] && [ -O {path} ] && rm -f {path}");
+    let removed = link.run_script(Script::without_input(script), REMOVAL_TIME).await;
+    if let Err(error) = removed {
+        tracing::debug!(%error, path, "a socket may be left on the host");
     }
 }
 
