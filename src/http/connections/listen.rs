@@ -1,3 +1,5 @@
+//! The addresses and sockets that a server listens on.
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::FileTypeExt;
