@@ -28,6 +28,8 @@ use std::time::Duration;
 use faults::{Fault, House};
 use network::Network;
 use nix::unistd::geteuid;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use readers::{Line, Readers, Seen, assert_whole};
 use serde_json::{Value, json};
 use support::HOST;
@@ -107,27 +109,6 @@ fn seed() -> u64 {
     )
 }
 
-/// A random number generator (xorshift). The same seed gives the same rolls.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        // From 0, xorshift gets nowhere.
-        Self(if seed == 0 { 1 } else { seed })
-    }
-
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % sides
-    }
-
-    fn choose<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[usize::try_from(self.roll(choices.len() as u64)).unwrap()]
-    }
-}
-
 /// A process of no job, with an environment like that of one.
 struct Stranger(Child);
 
@@ -196,7 +177,7 @@ fn torture(disk: Disk) {
 async fn break_everything(network: Option<Network>, disk: Disk) {
     let (size, seed) = (Size::of_environment(), seed());
     println!("SSHJOBS_TORTURE_SEED={seed} repeats this run: {size:?}");
-    let mut dice = Dice::new(seed);
+    let mut dice = SmallRng::seed_from_u64(seed);
     let mut house = House::start(size, network, disk == Disk::SometimesFull).await;
     let mut stranger = Stranger::start();
     let ran = house.sshd.path("ran").display().to_string();
@@ -218,7 +199,7 @@ async fn break_everything(network: Option<Network>, disk: Disk) {
     for fault in house.faults().choose(size, &mut dice) {
         *injected.entry(fault).or_insert(0) += 1;
         house.inject(fault, &mut dice).await;
-        sleep(PAUSE / 2 + Duration::from_millis(dice.roll(700))).await;
+        sleep(PAUSE / 2 + Duration::from_millis(dice.random_range(0..700))).await;
     }
     println!("injected: {injected:?}");
 

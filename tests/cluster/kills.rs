@@ -5,6 +5,9 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use rand::rngs::SmallRng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -54,25 +57,13 @@ const STOPPED: Duration = Duration::from_secs(5);
 /// Pause between two faults.
 const PAUSE: Duration = Duration::from_millis(1500);
 
-/// A random number generator that repeats itself (xorshift).
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % sides as u64).unwrap()
-    }
-}
-
 /// The URLs of the replicas that are there now.
 type Urls = Arc<RwLock<Vec<String>>>;
 
 /// Reads a job to its end, each page at a random replica, whichever is up. Returns the lines and the
 /// longest time without a reply.
 fn read_anywhere(urls: &Urls, token: &str, job: &str, seed: u64) -> (Vec<(u64, String)>, Duration) {
-    let mut dice = Dice(seed);
+    let mut dice = SmallRng::seed_from_u64(seed);
     let (mut lines, mut cursor) = (Vec::new(), 0);
     let (mut longest, mut replied_at) = (Duration::ZERO, Instant::now());
     let deadline = Instant::now() + size().patience;
@@ -92,7 +83,7 @@ fn read_anywhere(urls: &Urls, token: &str, job: &str, seed: u64) -> (Vec<(u64, S
         }
         let url = {
             let urls = urls.read().unwrap();
-            urls[dice.roll(urls.len())].clone()
+            urls.choose(&mut dice).expect("a replica is there").clone()
         };
         let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 2000,
             "max_lines": 2000, "max_bytes": 262_144, "format": "records"});
@@ -147,20 +138,18 @@ enum Fault {
 }
 
 /// All faults in a random order.
-fn faults(size: &Size, dice: &mut Dice) -> Vec<Fault> {
+fn faults(size: &Size, dice: &mut SmallRng) -> Vec<Fault> {
     let mut faults = vec![Fault::KillReplica; size.replica_kills];
     faults.extend(vec![Fault::KillLeader; size.leader_kills]);
     faults.extend([Fault::StopReplica, Fault::CutOff]);
-    for index in (1..faults.len()).rev() {
-        faults.swap(index, dice.roll(index + 1));
-    }
+    faults.shuffle(dice);
     faults
 }
 
 /// Does all faults one after the other.
 async fn do_harm(
     size: &Size,
-    dice: &mut Dice,
+    dice: &mut SmallRng,
     cluster: &mut Cluster,
     (relays, urls): (&[Relay], &Urls),
 ) {
@@ -169,19 +158,19 @@ async fn do_harm(
         match fault {
             Fault::KillReplica => {
                 // Not the one behind the relays.
-                drop(cluster.replicas.remove(1 + dice.roll(2)));
+                drop(cluster.replicas.remove(dice.random_range(1..=2)));
                 note(urls, &cluster.replicas);
                 cluster.add_replica();
                 note(urls, &cluster.replicas);
             }
             Fault::KillLeader => {
-                let server = leader(cluster).unwrap_or_else(|| dice.roll(3));
+                let server = leader(cluster).unwrap_or_else(|| dice.random_range(0..3));
                 cluster.nats[server].kill().unwrap();
                 sleep(Duration::from_secs(2)).await;
                 cluster.nats[server].start_again().unwrap();
             }
             Fault::StopReplica => {
-                let pid = cluster.replicas[1 + dice.roll(2)].pid();
+                let pid = cluster.replicas[dice.random_range(1..=2)].pid();
                 signal(pid, Signal::SIGSTOP);
                 sleep(STOPPED).await;
                 signal(pid, Signal::SIGCONT);
@@ -199,7 +188,7 @@ async fn do_harm(
 async fn no_line_is_lost_or_doubled_while_replicas_and_nats_servers_die_or_are_cut_off() {
     let size = size();
     let seed = 0x5eed_1234_u64;
-    let mut dice = Dice(seed);
+    let mut dice = SmallRng::seed_from_u64(seed);
     let mut cluster = Cluster::over_three_servers(2).await;
     let relays: Vec<Relay> = cluster.nats.iter().map(|server| Relay::to(&server.url())).collect();
     // One replica reaches NATS through relays only.

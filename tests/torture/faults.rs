@@ -4,14 +4,17 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rand::RngExt;
+use rand::rngs::SmallRng;
+use rand::seq::{IndexedRandom, SliceRandom};
 use tokio::time::{sleep, timeout};
 
+use super::Size;
 use super::network::Network;
 use super::support::Sshd;
 use super::support::disk::Disk;
 use super::support::relay::Relay;
 use super::support::server::Server;
-use super::{Dice, Size};
 
 /// A fault that is injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,21 +50,19 @@ pub struct Faults {
 impl Faults {
     /// Those of a run, in the order that the dice decide. As far as there is room, each possible fault once
     /// at least.
-    pub fn choose(&self, size: Size, dice: &mut Dice) -> Vec<Fault> {
-        let cuts = some_of_each(&self.of_the_host, size.cuts, dice);
-        let mut chosen = Vec::new();
-        for fault in cuts.into_iter().chain(some_of_each(&self.of_the_server, size.kills, dice)) {
-            let place = dice.roll(chosen.len() as u64 + 1);
-            chosen.insert(usize::try_from(place).unwrap(), fault);
-        }
+    pub fn choose(&self, size: Size, dice: &mut SmallRng) -> Vec<Fault> {
+        let mut chosen = some_of_each(&self.of_the_host, size.cuts, dice);
+        chosen.extend(some_of_each(&self.of_the_server, size.kills, dice));
+        chosen.shuffle(dice);
         chosen
     }
 }
 
 /// Each of these faults once, then others that the dice choose, until there are `count`.
-fn some_of_each(faults: &[Fault], count: usize, dice: &mut Dice) -> Vec<Fault> {
+fn some_of_each(faults: &[Fault], count: usize, dice: &mut SmallRng) -> Vec<Fault> {
     let mut chosen: Vec<Fault> = faults.iter().copied().take(count).collect();
-    chosen.extend((chosen.len()..count).map(|_| *dice.choose(faults)));
+    let others = (chosen.len()..count).map(|_| *faults.choose(dice).expect("some are possible"));
+    chosen.extend(others);
     chosen
 }
 
@@ -128,8 +129,8 @@ impl House {
         }
     }
 
-    pub async fn inject(&mut self, fault: Fault, dice: &mut Dice) {
-        let pause = Duration::from_millis(300 + dice.roll(2500));
+    pub async fn inject(&mut self, fault: Fault, dice: &mut SmallRng) {
+        let pause = Duration::from_millis(300 + dice.random_range(0..2500));
         match fault {
             Fault::SessionsKilled => self.sshd.cut(),
             Fault::ConnectionsReset => self.relay.reset(),

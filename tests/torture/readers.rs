@@ -3,10 +3,11 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::Dice;
 use super::support::server::{Caller, events};
 
 /// A line as a reader got it.
@@ -32,11 +33,11 @@ fn until_answered<T>(deadline: Instant, job: &str, mut call: impl FnMut() -> Opt
 }
 
 /// Reads a job to its end in pages of any size.
-fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: Dice) -> Seen {
+fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: SmallRng) -> Seen {
     let (mut seen, mut cursor) = (Seen::default(), 0);
     loop {
-        let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 1000 + dice.roll(4000),
-            "max_lines": 1 + dice.roll(2000), "max_bytes": 262_144, "format": "records"});
+        let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 1000 + dice.random_range(0..4000),
+            "max_lines": dice.random_range(1..=2000), "max_bytes": 262_144, "format": "records"});
         let reply = until_answered(deadline, job, || match caller.try_call("tail", &request) {
             Ok((200, reply)) => Some(reply),
             _ => None,
@@ -110,7 +111,7 @@ impl Readers {
         Self {
             job,
             pages: std::thread::spawn(move || {
-                read_pages(&by_page, &first, deadline, Dice::new(seed))
+                read_pages(&by_page, &first, deadline, SmallRng::seed_from_u64(seed))
             }),
             events: std::thread::spawn(move || read_events(&by_event, &second, deadline)),
         }
