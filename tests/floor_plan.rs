@@ -7,7 +7,7 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and the folders it may import.
-const PLAN: [(&str, &[&str]); 24] = [
+const PLAN: [(&str, &[&str]); 25] = [
     ("output", &[]),
     ("scrub", &[]),
     ("notify", &[]),
@@ -41,10 +41,15 @@ const PLAN: [(&str, &[&str]); 24] = [
     ("mcp", &["wire", "jobs"]),
     ("http", &["wire", "tokens", "oidc", "jobs"]),
     ("cli", &["remote", "wire", "tokens", "jobs", "audit"]),
+    (
+        "program",
+        &[
+            "cli", "http", "mcp", "remote", "webhook", "tokens", "wire", "jobs",
+        ],
+    ),
 ];
 
-/// Files beside the folders: helpers that every room may use, and the program that combines the
-/// faces.
+/// Files beside the folders: helpers that every room may use.
 const EVERYBODY: [&str; 8] = [
     "blocking",
     "bounded_file",

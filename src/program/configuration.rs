@@ -1,0 +1,59 @@
+//! The configuration: its file, and the options and variables that override it.
+
+use std::path::PathBuf;
+
+use crate::cli::{Cli, HostsArgs, HostsVerb, Override, Overrides, Verb};
+use crate::jobs::{Config, ConfigFileError};
+use crate::wire::{Code, Error};
+
+/// Reads the configuration file, and applies the options that override it.
+///
+/// # Errors
+/// [`Code::InvalidArgument`] if the file can't be read or has a mistake.
+pub(super) fn load(cli: &Cli) -> Result<Config, Error> {
+    // These verbs create the file.
+    let creates = matches!(
+        cli.verb,
+        Verb::Init(_)
+            | Verb::Hosts(HostsArgs {
+                verb: Some(HostsVerb::Add(_)),
+                ..
+            })
+    );
+    let file = cli.config.as_deref().filter(|file| !creates || file.exists());
+    let mut config = Config::load(file).map_err(|error| {
+        Error::new(
+            Code::InvalidArgument,
+            error.to_string(),
+            match error {
+                ConfigFileError::Unreadable { .. } => "check the path, and that you may read it",
+                ConfigFileError::Mistake { .. } => {
+                    "correct the configuration; docs/config.md lists all keys"
+                }
+            },
+        )
+    })?;
+    config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
+    config.process = format!("sshjobs {}", cli.verb_name);
+    config.state_dir = cli.state_dir.clone().or(config.state_dir);
+    config.policy.file = cli.policy.clone().or(config.policy.file);
+    Ok(config)
+}
+
+/// Values of the command line and of variables that override the configuration file.
+pub(super) fn overrides(cli: &Cli) -> Overrides {
+    let named = |value: &Option<PathBuf>, option: &'static str, variable: &'static str| {
+        let value = value.clone()?;
+        let is_variable = std::env::var_os(variable).is_some_and(|set| set == value);
+        Some(Override {
+            value,
+            source: if is_variable { variable } else { option },
+        })
+    };
+    Overrides {
+        file: named(&cli.config, "--config", "SSHJOBS_CONFIG"),
+        // No variable names an ssh_config.
+        ssh_config: named(&cli.ssh_config, "--ssh-config", ""),
+        state_dir: named(&cli.state_dir, "--state-dir", "SSHJOBS_STATE_DIR"),
+    }
+}

@@ -1,0 +1,272 @@
+//! The `sshjobs` program: reads the command line and the configuration, then calls one of the
+//! faces.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::runtime::Builder;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::cluster::{cluster, no_state_dir, require, tokens};
+use super::configuration::{load, overrides};
+use super::protection::protect_memory;
+use super::serve::{serve_http, serve_stdio};
+use super::service::{api, for_a_person, of_a_person, on_a_screen, token, with_options};
+use crate::cli::{
+    self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogLevel, SshArgs, StoreVerb, Verb,
+};
+use crate::jobs::Config;
+use crate::remote::Client;
+use crate::wire::{Code, Error};
+
+/// Runs the program to its end. It is part of the library and not of `main.rs`, so that async code
+/// is compiled only once.
+pub fn main() -> ExitCode {
+    if let Some(exit) = cli::answer_version() {
+        return exit.into();
+    }
+    cli::answer_shell();
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            cli::report(&error);
+            return Exit::USAGE.into();
+        }
+    };
+    let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
+    if cli.verb.ssh().is_some_and(|ssh| ssh.quiet) {
+        cli::be_quiet();
+    }
+    let log = if has_screen {
+        LogLevel::Off
+    } else {
+        level(&cli)
+    };
+    let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // Before `protect_memory`, which logs failures.
+    tracing_subscriber::registry().with(to_stderr).with(log.filter()).init();
+    match load(&cli) {
+        Ok(config) => {
+            // Before `run` reads any secret or opens a connection.
+            protect_memory();
+            run(cli, config).into()
+        }
+        Err(error) => {
+            cli::report(&error);
+            Exit::USAGE.into()
+        }
+    }
+}
+
+/// Log level: from `-q` and `-v` if the verb has them, otherwise from `--log`.
+fn level(cli: &Cli) -> LogLevel {
+    let Some(ssh) = cli.verb.ssh() else { return cli.log };
+    match ssh.verbose {
+        0 if ssh.quiet => LogLevel::Error,
+        0 => cli.log,
+        1 => LogLevel::Debug,
+        _ => LogLevel::Trace,
+    }
+}
+
+/// Stack of a worker thread. Pages that are not touched take no memory.
+const STACK_BYTES: usize = 8 << 20;
+
+fn run(cli: Cli, config: Config) -> Exit {
+    // A client of a server needs no threads: starting them would cost more than the call.
+    let mut runtime = if cli.server.is_some() {
+        Builder::new_current_thread()
+    } else {
+        Builder::new_multi_thread()
+    };
+    // Without optimization, a call that logs in needs more than the default of 2 MiB.
+    runtime.thread_stack_size(STACK_BYTES);
+    let runtime = match runtime.enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            cli::report(&Error::new(
+                Code::Io,
+                format!("the runtime can't start: {error}"),
+                "check the process limits",
+            ));
+            return Exit::CONNECTION;
+        }
+    };
+    let exit = runtime.block_on(async {
+        match perform(cli, config).await {
+            Ok(exit) => exit,
+            Err(error) => {
+                cli::report(&error);
+                Exit::of_error(&error)
+            }
+        }
+    });
+    // A thread may still be reading stdin or writing to a blocked pipe, so don't wait for it.
+    runtime.shutdown_background();
+    exit
+}
+
+/// Performs the verb of the command line, here or on a server.
+#[expect(clippy::too_many_lines, reason = "one arm for each verb")]
+async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
+    let overrides = overrides(&cli);
+    let file = cli.config.clone();
+    let Cli {
+        server,
+        token_file,
+        verb,
+        ..
+    } = cli;
+    let server = match server {
+        Some(address) => Some(Arc::new(Client::new(
+            address,
+            token(token_file.as_deref())?,
+        ))),
+        None => None,
+    };
+    let api = |config, host: Option<&String>, ssh: Option<&SshArgs>| {
+        api(server.as_ref(), config, host, ssh)
+    };
+    // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
+    // add none.
+    Ok(match verb {
+        Verb::Run(args) => cli::run(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
+        Verb::Spawn(args) => {
+            cli::spawn(&api(config, Some(&args.host), Some(&args.ssh))?, args).await
+        }
+        Verb::Hosts(HostsArgs {
+            verb: Some(HostsVerb::Add(args)),
+            ..
+        }) => {
+            if server.is_some() {
+                return Err(not_with_server());
+            }
+            cli::add_host(file, &args)?
+        }
+        Verb::Hosts(args) => {
+            cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
+        }
+        Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
+            return Err(Error::invalid(
+                "put, get, edit and forward don't work with --server",
+                "omit --server, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
+            ));
+        }
+        Verb::Put(args) => {
+            let host = args.paths.last().and_then(|word| host_of(word));
+            let config = with_options(config, host.as_ref(), &args.ssh);
+            cli::put(&for_a_person(config), args).await
+        }
+        Verb::Get(args) => {
+            let host = args.paths.first().and_then(|word| host_of(word));
+            let config = with_options(config, host.as_ref(), &args.ssh);
+            cli::get(&for_a_person(config), args).await
+        }
+        Verb::Edit(args) => {
+            let config = with_options(config, host_of(&args.file).as_ref(), &args.ssh);
+            cli::edit(&for_a_person(config), args).await
+        }
+        Verb::Forward(args) => {
+            let config = with_options(config, Some(&args.host), &args.ssh);
+            cli::forward(&for_a_person(config), args).await
+        }
+        Verb::Approvals(args) => cli::approvals(&api(config, None, None)?, args).await,
+        Verb::Approve(args) => cli::approve(&api(config, None, None)?, args).await,
+        Verb::Deny(args) => cli::deny(&api(config, None, None)?, args).await,
+        Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
+        Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,
+        Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
+        Verb::Export(args) => cli::export(&api(config, None, None)?, args).await,
+        Verb::Inspect(args) => cli::inspect(&api(config, None, None)?, args).await,
+        Verb::Screen(args) => cli::screen(&api(config, None, None)?, args).await,
+        Verb::Attach(args) => cli::attach(&api(config, None, None)?, args).await,
+        Verb::Search(args) => cli::search(&api(config, None, None)?, args).await,
+        Verb::Write(args) => cli::write(&api(config, None, None)?, args).await,
+        Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,
+        Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
+        // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
+        Verb::Jobs(args) => cli::jobs(&on_a_screen(server.as_ref(), config), args).await,
+        Verb::Top(_) => cli::top(&on_a_screen(server.as_ref(), config)).await,
+        Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
+        Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
+        Verb::Completions(args) => cli::completions(&args),
+        Verb::Man(args) => cli::man(&args),
+        Verb::Help(args) => cli::help(&args),
+        // Before the arms of these verbs, which would run them on this machine.
+        Verb::Demo(_)
+        | Verb::Serve(_)
+        | Verb::Token(_)
+        | Verb::Policy(_)
+        | Verb::Audit(_)
+        | Verb::Cluster(_)
+        | Verb::Store(_)
+        | Verb::Trust(_)
+        | Verb::Init(_)
+        | Verb::Config(_)
+        | Verb::Mcp(_)
+            if server.is_some() =>
+        {
+            return Err(not_with_server());
+        }
+        Verb::Mcp(args) => cli::mcp(&args)?,
+        Verb::Init(args) => {
+            let service = of_a_person(config, None);
+            cli::init(service.library(), file, &args).await?
+        }
+        Verb::Config(args) => cli::config(&config, &overrides, &args),
+        Verb::Demo(args) => cli::demo(args).await,
+        Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
+            Box::pin(serve_http(config, args)).await
+        }
+        Verb::Serve(args) => Box::pin(serve_stdio(config, &args)).await,
+        Verb::Token(args) => {
+            let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
+            cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
+        }
+        Verb::Policy(args) => {
+            let service = of_a_person(config, None);
+            cli::policy(service.library(), args).await?
+        }
+        Verb::Audit(args) => {
+            let cluster = if args.needs_cluster() {
+                cluster(&config, args.cluster.nats.as_ref()).await?
+            } else {
+                None
+            };
+            let service = of_a_person(config, None);
+            cli::audit(service.library(), cluster.as_ref(), args).await?
+        }
+        Verb::Cluster(args) => {
+            let ClusterVerb::Status(args) = args.verb;
+            let cluster = require(cluster(&config, args.cluster.nats.as_ref()).await?)?;
+            cli::cluster_status(&cluster.status().await?, &args)
+        }
+        Verb::Store(args) => {
+            let StoreVerb::Copy(args) = args.verb;
+            let cluster = require(cluster(&config, args.to.as_ref()).await?)?;
+            let tokens = tokens(&config, Some(&cluster)).await?;
+            let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
+            cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
+        }
+        Verb::Trust(args) => {
+            let config = with_options(config, Some(&args.host), &args.ssh);
+            cli::trust(for_a_person(config).library(), args).await
+        }
+    })
+}
+
+/// The host of HOST:PATH.
+fn host_of(word: &Path) -> Option<String> {
+    Some(word.to_str()?.split_once(':')?.0.to_owned())
+}
+
+fn not_with_server() -> Error {
+    let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
+    let message = "demo, serve, token, policy, audit, cluster, store, trust, init, mcp, config and hosts add do not \
+                   work with --server";
+    Error::invalid(message, hint)
+}

@@ -1,0 +1,227 @@
+//! `sshjobs serve`: the MCP server on stdio, and the HTTP server.
+
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::cluster::{cluster, tokens};
+use super::service::{send_notifications, while_notifying};
+use crate::cli::{self, Exit, ServeArgs};
+use crate::jobs::{Access, Caller, Cluster, Config, Jobs, Prompter, Rights, Role, chain};
+use crate::tokens::Tokens;
+use crate::wire::{Code, Error, Service};
+use crate::{http, mcp};
+
+/// Serves one MCP client on stdin and stdout, until it closes stdin.
+pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
+    if io::stdin().is_terminal() {
+        cli::note(
+            "this is the MCP server, which speaks JSON-RPC on stdin and stdout. Start it from an MCP client; \
+             `sshjobs serve --help` says how. Ctrl-D ends it.",
+        );
+    }
+    let elicitor = Arc::new(mcp::Elicitor::new());
+    let service = Service::asking(
+        config,
+        Access::Listed,
+        Arc::clone(&elicitor) as Arc<dyn Prompter>,
+    );
+    send_notifications(&service);
+    if let Err(error) = require_policy(&service).await {
+        cli::report(&error);
+        return Exit::USAGE;
+    }
+    let most = if args.read_only {
+        Role::Read
+    } else {
+        Role::Run
+    };
+    let service = service.of(Caller::local(), Rights::everywhere(most));
+    // The client runs on this machine, as its user.
+    let service = service.offering_local_files();
+    let jobs = service.library().clone();
+    match while_notifying(&jobs, mcp::serve_stdio(service, elicitor)).await {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) => {
+            cli::report(&Error::new(
+                Code::Io,
+                error.to_string(),
+                "start it from an MCP client",
+            ));
+            Exit::CONNECTION
+        }
+    }
+}
+
+/// The cluster of a server, if it is a replica, and its options.
+async fn prepared(
+    config: &Config,
+    args: ServeArgs,
+) -> Result<(Option<Cluster>, http::Options), Error> {
+    let cluster = cluster(config, args.cluster.nats.as_ref()).await?;
+    let tokens = if args.no_auth {
+        None
+    } else {
+        Some(tokens(config, cluster.as_ref()).await?)
+    };
+    let oidc = if args.no_auth {
+        None
+    } else {
+        http::Oidc::new(&config.oidc)
+    };
+    let options = http::Options {
+        oidc,
+        ..options(args, tokens)?
+    };
+    Ok((cluster, options))
+}
+
+/// Serves all callers over HTTP, until a signal stops it.
+pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
+    if config.notify.page_url.is_none() {
+        config.notify.page_url.clone_from(&args.public_url);
+    }
+    let (cluster, mut options) = match prepared(&config, args).await {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            cli::report(&error);
+            return Exit::USAGE;
+        }
+    };
+    let most = options.most;
+    let closing = CancellationToken::new();
+    let served = async {
+        // First, so that a signal that arrives while the server starts also shuts it down cleanly.
+        let signals = cli::ServerSignals::catch()?;
+        let elicitors = mcp::Elicitors::default();
+        let prompters = http::ClusterPrompters::new(elicitors.prompters());
+        options.prompters = Some(prompters.clone());
+        let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
+        let service = match cluster {
+            None => Service::asking_callers(config, Access::Listed, elicitors.prompters()),
+            Some(cluster) => {
+                let jobs = Jobs::builder()
+                    .config(config)
+                    .access(Access::Listed)
+                    .prompters(prompters.prompters())
+                    .cluster(cluster);
+                let jobs = jobs.start().await?;
+                if let Some(peers) = jobs.peers() {
+                    elicitors.desk().name_replica(peers.own_name());
+                    prompters.note_peers(peers);
+                }
+                Service::over(jobs)
+            }
+        };
+        send_notifications(&service);
+        let jobs = service.library().clone();
+        let has_policy = require_policy(&service).await?;
+        let service = service.of(Caller::local(), Rights::everywhere(most));
+        let library = service.library().clone();
+        let reload = has_policy.then_some(async move || library.reload_policy().await);
+        let stop = signals.wait_for_stop(reload);
+        cli::note(&format!("listening on {}", server.addresses()));
+        let mcp = mcp::OverHttp::new(closing.clone(), elicitors.clone());
+        let mcp = http::Mount::new("/mcp", move |request| {
+            let mcp = mcp.clone();
+            async move { mcp.answer(request).await }
+        });
+        let answers = http::Mount::new(mcp::AnswerDesk::PATH, move |request| {
+            let desk = elicitors.desk();
+            async move { desk.answer(request).await }
+        });
+        // A browser opens an answer form without a token; the form's address can't be guessed.
+        let mounts = vec![mcp, answers.for_anybody()];
+        let serving = server.serve(service, mounts, closing, stop);
+        while_notifying(&jobs, serving).await.map_err(|error| cannot_serve(&error))
+    };
+    match served.await {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) => {
+            cli::report(&error);
+            Exit::of_error(&error)
+        }
+    }
+}
+
+/// Refuses to start with a policy file that can't be used. Returns whether there is a policy.
+async fn require_policy(service: &Service) -> Result<bool, Error> {
+    let Some(state) = service.library().policy_state().await else {
+        return Ok(false);
+    };
+    match (state.hash, state.trouble) {
+        (None, trouble) => Err(Error::invalid(
+            format!("the policy can't be used: {}", trouble.unwrap_or_default()),
+            "correct the file; docs/policy.md explains each key",
+        )),
+        (Some(_), _) => Ok(true),
+    }
+}
+
+/// The options of the HTTP server. Refuses to be open to a network without tokens.
+fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Error> {
+    let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
+    if args.no_auth && is_exposed {
+        let hint =
+            "omit --no-auth and make tokens with `sshjobs token new`, or listen on 127.0.0.1";
+        return Err(Error::invalid(
+            "without tokens everybody in the network could run commands",
+            hint,
+        ));
+    }
+    if is_exposed && args.tls_cert.is_none() {
+        cli::note(
+            "without --tls-cert tokens cross the network unencrypted; use it, or a \
+             proxy that speaks TLS",
+        );
+    }
+    let most = if args.read_only {
+        Role::Read
+    } else {
+        Role::Admin
+    };
+    Ok(http::Options {
+        address: args.http,
+        socket: args.socket,
+        prompters: None,
+        metrics: args.metrics,
+        tls: args
+            .tls_cert
+            .zip(args.tls_key)
+            .map(|(certificate, key)| http::TlsFiles { certificate, key }),
+        names: args.allow_host,
+        origins: args.allow_origin,
+        prefix: args.prefix.unwrap_or_default(),
+        public_url: args.public_url,
+        drain: args.drain.unwrap_or_default(),
+        most,
+        tokens,
+        oidc: None,
+    })
+}
+
+fn cannot_serve(error: &http::ServerError) -> Error {
+    let (code, hint) = match error {
+        http::ServerError::Listen { source, .. } => cannot_listen(source.kind()),
+        http::ServerError::Tls(_) => (Code::Io, "check the files of --tls-cert and --tls-key"),
+        http::ServerError::ClusterLost => (
+            Code::Io,
+            "start all replicas again, and make new tokens with `sshjobs token new`",
+        ),
+    };
+    Error::new(code, chain(error), hint)
+}
+
+fn cannot_listen(kind: io::ErrorKind) -> (Code, &'static str) {
+    if kind == io::ErrorKind::AddrInUse {
+        let hint = "another program has this address or file; end it, or choose another one";
+        (Code::AddressInUse, hint)
+    } else if kind == io::ErrorKind::PermissionDenied {
+        let hint = "choose a port from 1024 on, or a directory that you may write to";
+        (Code::PermissionDenied, hint)
+    } else {
+        let hint = "use an address of this machine, or a short path in an existing directory";
+        (Code::Io, hint)
+    }
+}

@@ -1,0 +1,129 @@
+//! Where a verb is performed: by a service of this process, or by a server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::bounded_file::read_text;
+use crate::cli::{self, SshArgs};
+use crate::jobs::{Access, Askpass, Caller, Config, Jobs, Prompter, Rights, Role};
+use crate::remote::{Api, Client};
+use crate::webhook::Webhooks;
+use crate::wire::{Error, Service};
+
+/// The API of the server, or of this process.
+pub(super) fn api(
+    server: Option<&Arc<Client>>,
+    config: Config,
+    host: Option<&String>,
+    ssh: Option<&SshArgs>,
+) -> Result<Api, Error> {
+    let Some(client) = server else {
+        let config = match ssh {
+            Some(ssh) => with_options(config, host, ssh),
+            None => config,
+        };
+        return Ok(Api::Here(for_a_person(config)));
+    };
+    if ssh.is_some_and(|ssh| !ssh.to_ssh().is_empty()) {
+        let hint = "omit -p, -l, -i, -J and -o; the server's ssh_config says how hosts are reached";
+        return Err(Error::invalid(
+            "ssh options do not work with --server",
+            hint,
+        ));
+    }
+    Ok(Api::There(Arc::clone(client)))
+}
+
+/// An API without prompts, for verbs that own the screen or wait too briefly for a person.
+pub(super) fn on_a_screen(server: Option<&Arc<Client>>, config: Config) -> Api {
+    match server {
+        Some(client) => Api::There(Arc::clone(client)),
+        None => Api::Here(of_a_person(config, None)),
+    }
+}
+
+/// The token for a server.
+pub(super) fn token(file: Option<&Path>) -> Result<Option<SecretString>, Error> {
+    let Some(file) = file else {
+        return Ok(std::env::var("SSHJOBS_TOKEN").ok().map(SecretString::from));
+    };
+    let text = read_text(file).map_err(|error| {
+        let message = format!("can't read {}: {error}", file.display());
+        Error::invalid(
+            message,
+            "name the file with the token that `sshjobs token new` printed",
+        )
+    })?;
+    Ok(Some(text.trim().into()))
+}
+
+/// Overrides the configuration with options of the command line.
+pub(super) fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) -> Config {
+    config.ssh_arguments = options.to_ssh();
+    // A table overrides what `ssh -G` prints, and so it would override these options, too.
+    if let Some(table) = host.and_then(|host| config.hosts.get_mut(host)) {
+        if options.port.is_some() {
+            table.port = None;
+        }
+        if options.login.is_some() {
+            table.user = None;
+        }
+        if !options.identity.is_empty() {
+            table.identity_file = None;
+        }
+    }
+    config
+}
+
+/// A service for the user at this machine. The user may use any host, sees the jobs of all callers
+/// (their files are readable anyway), and answers prompts on the terminal or, without a terminal,
+/// through SSH_ASKPASS as in ssh.
+///
+/// Durable jobs that no process follows are not adopted, except requested ones: this process may be
+/// about to end.
+pub(super) fn for_a_person(config: Config) -> Service {
+    let at_the_terminal =
+        cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
+    let prompter = at_the_terminal
+        .or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>));
+    of_a_person(config, prompter)
+}
+
+pub(super) fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>>) -> Service {
+    config.limits.adopts_jobs = false;
+    config.notify.allows_any_target = true;
+    let service = match prompter {
+        Some(prompter) => Service::asking(config, Access::Any, prompter),
+        None => Service::new(config, Access::Any),
+    };
+    send_notifications(&service);
+    // A command of a person makes its call again while it waits.
+    service
+        .waiting_for_approval(Duration::ZERO)
+        .of(Caller::local(), Rights::everywhere(Role::Admin))
+}
+
+/// Lets this process send notifications.
+pub(super) fn send_notifications(service: &Service) {
+    let jobs = service.library();
+    let webhooks = Webhooks::new(jobs.config().notify.clone());
+    let webhooks = if jobs.peers().is_some() {
+        webhooks.of_cluster()
+    } else {
+        webhooks
+    };
+    jobs.notifier().send_with(Arc::new(webhooks));
+}
+
+/// Awaits a future and meanwhile sends the notifications that are due, also those of other processes, and
+/// watches jobs for more.
+pub(super) async fn while_notifying<T>(jobs: &Jobs, serving: impl Future<Output = T>) -> T {
+    tokio::select! {
+        served = serving => served,
+        never = jobs.notifier().run() => match never {},
+        never = jobs.watch() => match never {},
+    }
+}
