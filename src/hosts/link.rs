@@ -248,6 +248,10 @@ impl Pooled for Arc<Link> {
         self.traffic.is_heavy()
     }
 
+    fn is_worn_out(&self) -> bool {
+        self.connection.is_worn_out()
+    }
+
     fn is_suspect(&self) -> bool {
         let unanswered = *lock(&self.unanswered);
         self.connection.is_held()

@@ -36,4 +36,7 @@ pub trait Pooled: Send + Sync + 'static {
 
     /// Whether it failed to answer a keepalive and no data has arrived since.
     fn is_suspect(&self) -> bool;
+
+    /// Whether it should get no more channels, and end after its last one.
+    fn is_worn_out(&self) -> bool;
 }

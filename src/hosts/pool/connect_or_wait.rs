@@ -149,6 +149,9 @@ impl<T: Pooled, E> Host<T, E> {
     /// A slot on a connection with a free one, the fullest first, so that idle ones can expire.
     fn place(&self, load: Load) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
+        for slot in slots.iter().filter(|slot| slot.connection.is_worn_out()) {
+            lock(&slot.state).retire();
+        }
         // A connection that accepts no channel at all is useless.
         slots.retain(|slot| {
             let state = lock(&slot.state);

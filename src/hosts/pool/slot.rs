@@ -36,6 +36,14 @@ pub struct Lease<T> {
     pub(super) slot: Arc<Slot<T>>,
 }
 
+impl SlotState {
+    /// From now on the connection gets no more channels.
+    pub(super) fn retire(&mut self) {
+        self.capacity = 0;
+        self.afterwards = None;
+    }
+}
+
 impl<T: Pooled> Slot<T> {
     pub(super) fn is_usable(&self) -> bool {
         !self.connection.is_closed() && !self.connection.is_suspect()

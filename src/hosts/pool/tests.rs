@@ -31,6 +31,7 @@ struct Fake {
     closed: AtomicBool,
     heavy: AtomicBool,
     suspect: AtomicBool,
+    worn_out: AtomicBool,
 }
 
 impl Pooled for Fake {
@@ -44,6 +45,10 @@ impl Pooled for Fake {
 
     fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::Relaxed)
+    }
+
+    fn is_worn_out(&self) -> bool {
+        self.worn_out.load(Ordering::Relaxed)
     }
 }
 
@@ -331,4 +336,20 @@ async fn a_host_that_was_never_reached_is_forgotten() {
     assert!(one.is_err() && two.is_err());
     assert!(pool.lease(host("web1")).await.is_err());
     assert!(lock(&pool.hosts).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worn_out_connection_is_replaced_and_ends_after_its_last_channel() {
+    let (pool, made, _) = pool();
+    let first = pool.lease(host("h")).await.unwrap();
+    first.connection().worn_out.store(true, Ordering::Relaxed);
+
+    let second = pool.lease(host("h")).await.unwrap();
+    assert!(!second.connection().worn_out.load(Ordering::Relaxed));
+    assert_eq!(pool.usage(host("h")).connections, 2);
+
+    drop(first);
+    let _third = pool.lease(host("h")).await.unwrap();
+    assert_eq!(pool.usage(host("h")).connections, 1);
+    assert_eq!(made.load(Ordering::Relaxed), 2);
 }

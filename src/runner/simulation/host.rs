@@ -160,6 +160,10 @@ impl Pooled for Arc<Connection> {
         false
     }
 
+    fn is_worn_out(&self) -> bool {
+        false
+    }
+
     fn is_suspect(&self) -> bool {
         false
     }

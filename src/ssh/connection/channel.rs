@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -45,12 +47,25 @@ pub struct Channel {
     pub(super) time_limit: Duration,
     /// Cancelled once the connection is lost.
     pub(super) lost: CancellationToken,
+    pub(super) closing: Closing,
+}
+
+/// Who closes a channel first.
+///
+/// russh 0.65 keeps its record of a channel that we close before the server (3 KiB) until the connection ends.
+#[derive(Debug)]
+pub(super) struct Closing {
+    is_closed: Arc<AtomicBool>,
+    /// Channels of the connection that we closed before the server.
+    closed_first: Arc<AtomicUsize>,
 }
 
 /// The receiving half of a channel.
 #[derive(Debug)]
 pub struct ChannelReader {
     half: ChannelReadHalf,
+    /// Set once the channel is closed.
+    is_closed: Arc<AtomicBool>,
     /// Events that were read and put back, oldest first.
     put_back: VecDeque<ChannelEvent>,
 }
@@ -61,15 +76,30 @@ pub struct ChannelWriter {
     half: ChannelWriteHalf<Msg>,
     time_limit: Duration,
     lost: CancellationToken,
+    closing: Closing,
 }
 
-/// Time for the server to close the channel of a program that has ended or whose stdin has. Then we close it.
-///
-/// The server comes first because russh 0.65 keeps its record of a channel that we close first (3 KiB) until the
-/// connection ends.
+/// Time for the server to close the channel of a program that has ended or whose stdin has. Then we close it, which takes
+/// memory until the connection ends; see [`Connection::is_worn_out`](super::Connection::is_worn_out).
 pub const SERVER_CLOSES: Duration = Duration::from_millis(500);
 /// Maximum bytes of stdin that one call of [`ChannelWriter::write`] passes to russh.
 const STDIN_PIECE: usize = 32 << 10;
+
+impl Closing {
+    pub(super) fn new(closed_first: Arc<AtomicUsize>) -> Self {
+        Self {
+            is_closed: Arc::default(),
+            closed_first,
+        }
+    }
+
+    /// Notes that we close the channel.
+    fn close(&self) {
+        if !self.is_closed.swap(true, Relaxed) {
+            self.closed_first.fetch_add(1, Relaxed);
+        }
+    }
+}
 
 impl Channel {
     /// Requests a pseudo-terminal (RFC 4254 §6.2) with this number of columns and rows, and waits
@@ -119,6 +149,7 @@ impl Channel {
 
     /// Closes a channel on which nothing was started, to free its session on the server.
     pub async fn close(self) -> Result<(), ChannelError> {
+        self.closing.close();
         bounded(self.time_limit, self.channel.close()).await
     }
 
@@ -142,10 +173,12 @@ impl Channel {
         request: impl AsyncFnOnce(&ChannelWriteHalf<Msg>) -> Result<(), russh::Error>,
     ) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
         let (reader, half) = self.channel.split();
+        let is_closed = Arc::clone(&self.closing.is_closed);
         let writer = ChannelWriter {
             half,
             time_limit: self.time_limit,
             lost: self.lost,
+            closing: self.closing,
         };
         if let Err(error) = bounded(self.time_limit, request(&writer.half)).await {
             // The events have no reader. A lost connection needs no closing.
@@ -154,6 +187,7 @@ impl Channel {
         }
         let reader = ChannelReader {
             half: reader,
+            is_closed,
             put_back: VecDeque::new(),
         };
         Ok((reader, writer))
@@ -172,6 +206,9 @@ impl ChannelReader {
         }
         loop {
             if let Some(event) = translate(self.half.wait().await?) {
+                if event == ChannelEvent::Close {
+                    self.is_closed.store(true, Relaxed);
+                }
                 return Some(event);
             }
         }
@@ -282,6 +319,7 @@ impl ChannelWriter {
 
     /// Closes the channel. No event follows, not even the server's own Close.
     pub async fn close(&self) -> Result<(), ChannelError> {
+        self.closing.close();
         bounded(self.time_limit, self.half.close()).await
     }
 }
@@ -327,12 +365,15 @@ pub(super) async fn open(
     handle: Arc<russh::client::Handle<HostKeyCheck>>,
     time_limit: Duration,
     lost: CancellationToken,
+    closed_first: Arc<AtomicUsize>,
 ) -> Result<Channel, ChannelError> {
     let (sender, receiver) = oneshot::channel();
+    let closing = Closing::new(Arc::clone(&closed_first));
     tokio::spawn(async move {
         let opened = bounded(time_limit, handle.channel_open_session()).await;
         // russh does not close a channel on the server when it is dropped.
         if let Err(Ok(unwanted)) = sender.send(opened) {
+            closed_first.fetch_add(1, Relaxed);
             // A lost connection needs no closing.
             unwanted.close().await.ok();
         }
@@ -342,5 +383,6 @@ pub(super) async fn open(
         channel,
         time_limit,
         lost,
+        closing,
     })
 }

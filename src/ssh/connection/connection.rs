@@ -1,6 +1,8 @@
 //! An authenticated connection, and the signs of life on it.
 
 use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -22,10 +24,14 @@ pub struct Connection {
     pub(super) host: HostConfig,
     pub(super) pulse: Pulse,
     pub(super) listener: Listener,
+    /// Channels that we closed before the server did.
+    pub(super) closed_first: Arc<AtomicUsize>,
     /// The connection through which this one goes. It lives as long as this one.
     pub(super) _via: Option<Arc<Self>>,
 }
 
+/// Channels that we may close first before the connection is worn out. russh then has kept about one MB.
+pub(in crate::ssh) const MOST_CLOSED_FIRST: usize = 300;
 /// Time limit for a silent connection to answer before it is used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -60,7 +66,20 @@ impl Connection {
     /// Opens a session channel (RFC 4254 §6.1).
     pub async fn open(&self) -> Result<Channel, ChannelError> {
         let handle = Arc::clone(&self.handle);
-        channel::open(handle, self.host.connect_timeout, self.pulse.lost()).await
+        let closed_first = Arc::clone(&self.closed_first);
+        channel::open(
+            handle,
+            self.host.connect_timeout,
+            self.pulse.lost(),
+            closed_first,
+        )
+        .await
+    }
+
+    /// Whether the connection should be replaced, because it keeps memory for many channels that have ended:
+    /// russh 0.65 frees its record of a channel that we close before the server only with the connection.
+    pub fn is_worn_out(&self) -> bool {
+        self.closed_first.load(Relaxed) >= MOST_CLOSED_FIRST
     }
 
     /// Whether the connection is lost.

@@ -111,6 +111,7 @@ async fn over(
                 host: host.clone(),
                 pulse,
                 listener,
+                closed_first: Arc::default(),
                 _via: via,
             })
         }

@@ -16,4 +16,6 @@ mod watched;
 
 pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter, SERVER_CLOSES};
 pub use connection::Connection;
+#[cfg(test)]
+pub(in crate::ssh) use connection::MOST_CLOSED_FIRST;
 pub use handshake::{connect, look_at_key};

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::*;
+use crate::ssh::connection::MOST_CLOSED_FIRST;
 use crate::ssh::{ChannelError, ConnectError, Secrets, connect};
 
 /// Number of channels that the server opens of each of the seven kinds.
@@ -168,6 +169,27 @@ async fn russh_keeps_nothing_of_a_program_that_ended_with_its_stdin() {
     // The record of a channel holds the sender of its events.
     let next = timeout(PATIENCE, reader.next()).await;
     assert_eq!(next.expect("the sender is dropped"), None);
+}
+
+#[tokio::test]
+async fn a_connection_wears_out_by_channels_that_we_close_before_the_server() {
+    let server = LoopbackServer::start().await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let start = async || connection.open().await.unwrap().exec("cat").await.unwrap();
+
+    for _ in 0..MOST_CLOSED_FIRST - 1 {
+        let (_reader, writer) = start().await;
+        writer.close().await.unwrap();
+    }
+    let (mut reader, writer) = start().await;
+    writer.end(&mut reader).await;
+    // It is closed already.
+    writer.close().await.unwrap();
+    assert!(!connection.is_worn_out());
+
+    let (_reader, writer) = start().await;
+    writer.close().await.unwrap();
+    assert!(connection.is_worn_out());
 }
 
 #[tokio::test]
