@@ -157,7 +157,7 @@ impl Job {
         drop(tokio::time::timeout(patience, self.wait_while(is_behind)).await);
     }
 
-    /// Waits until no output waits to be stored, at most for `patience`. Returns whether none does.
+    /// Resolves when no output waits to be stored, or after `patience`. Returns whether none waits.
     /// Output that was shown without being stored does not wait.
     pub async fn all_stored(&self, patience: Duration) -> bool {
         let has_some = |pending: &Pending| pending.oldest().is_some();

@@ -239,7 +239,7 @@ impl Client {
                 return Err(failed);
             }
             if is_first_failure {
-                // Shown by default, so that nobody takes the wait for a slow answer.
+                // At the level shown by default: the call may wait for a minute now.
                 tracing::warn!("{}; trying again for {AWAY:?}", failed.message);
             }
             // Random, so that the clients of a restarted server don't all return at once.

@@ -13,11 +13,11 @@ use super::support::server::{Caller, events};
 /// A line as a reader got it.
 pub type Line = (u64, String);
 
-/// What a reader got.
+/// The lines that a reader got, and the number of those that are missing.
 #[derive(Default)]
 pub struct Seen {
     pub lines: Vec<Line>,
-    /// Lines that are gone, as the reader was told.
+    /// Lines that are gone, as reported to the reader.
     pub gone: u64,
 }
 

@@ -38,8 +38,8 @@ impl Listener {
         }
     }
 
-    /// Listens at a path to which only the owner may connect. Replaces a socket on which nobody
-    /// listens any more.
+    /// Listens at a path to which only the owner may connect. Replaces a socket without a
+    /// listener.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
         let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
         let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;

@@ -144,9 +144,9 @@ impl EndCause {
         match exit {
             Exit::Signal(signal) => Self::of_signal(signal, facts),
             Exit::Status(status) => {
-                // The parent of the command has seen a signal, or only a status like one.
-                let seen = reported.filter(|_| evidence.by_signal == Some(true));
-                if let Some(signal) = seen {
+                // Otherwise the command's parent has seen an exit, whose status is only like that of a signal.
+                let is_by_signal = evidence.by_signal == Some(true);
+                if let (Some(signal), true) = (reported, is_by_signal) {
                     return Self::of_signal(signal.name(), facts);
                 }
                 Self::Exited {

@@ -86,7 +86,7 @@ fn out_of_reach(job: &Job) -> Error {
     Error::new(
         Code::Unreachable,
         format!("{host} is out of reach, so the processes of {id} are not known"),
-        "check that it resolves and answers here; the job may go on meanwhile, or have ended",
+        "check that it resolves and answers here; the job may still run, or have ended",
     )
     .retryable()
 }

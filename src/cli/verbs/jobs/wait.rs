@@ -11,7 +11,7 @@ use crate::cli::{Exit, note};
 use crate::remote::Api;
 use crate::wire::{JobEntry, LastLinesOf, WaitMode, WaitRequest};
 
-/// Length of the first wait, after which it is told which hosts are out of reach.
+/// Length of the first wait. After it, a note names the hosts that are out of reach.
 const FIRST_WAIT_MS: i64 = 5_000;
 /// Length of each later wait.
 const WAIT_MS: i64 = 50_000;
@@ -49,9 +49,8 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             let is_late = left.is_some_and(|left| left.is_zero());
             // `is_late` is from before the call: the last call begins after the limit.
             if reply.timed_out && !is_late {
-                let is_out_of_reach = |entry: &&JobEntry| entry.standing.disconnected_ms.is_some();
-                for entry in reply.jobs.iter().filter(is_out_of_reach).filter(|_| is_first) {
-                    warn_if_unreachable(api, &entry.job_id).await;
+                if is_first {
+                    warn_of_unreachable(api, &reply.jobs).await;
                 }
                 is_first = false;
                 continue;
@@ -83,4 +82,12 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
         }
     })
     .await
+}
+
+async fn warn_of_unreachable(api: &Api, jobs: &[JobEntry]) {
+    for job in jobs {
+        if job.standing.disconnected_ms.is_some() {
+            warn_if_unreachable(api, &job.job_id).await;
+        }
+    }
 }
