@@ -364,17 +364,25 @@ struct MemoryLimit(PathBuf);
 impl MemoryLimit {
     /// `None` if this machine has no memory controller that root may use.
     fn new(bytes: u64) -> Option<Self> {
-        let places = [
-            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            ("/sys/fs/cgroup", "memory.max"),
-        ];
-        places.into_iter().find_map(|(root, file)| {
+        // Version 1 limits memory and swap together, version 2 each of them.
+        let version_1 = (
+            "/sys/fs/cgroup/memory",
+            ("memory.limit_in_bytes", bytes),
+            ("memory.memsw.limit_in_bytes", bytes),
+        );
+        let version_2 = (
+            "/sys/fs/cgroup",
+            ("memory.max", bytes),
+            ("memory.swap.max", 0),
+        );
+        let places = [version_1, version_2];
+        places.into_iter().find_map(|(root, (memory, most), (swap, most_swap))| {
             let group = Path::new(root).join(format!("sshjobs-test-{}", std::process::id()));
             std::fs::create_dir(&group).ok()?;
             let limit = Self(group);
-            std::fs::write(limit.0.join(file), bytes.to_string()).ok()?;
-            // Otherwise the process would be swapped out.
-            std::fs::write(limit.0.join("memory.swap.max"), "0").ok();
+            std::fs::write(limit.0.join(memory), most.to_string()).ok()?;
+            // Otherwise the process would be swapped out. Fails on kernels that do not count swap.
+            std::fs::write(limit.0.join(swap), most_swap.to_string()).ok();
             Some(limit)
         })
     }

@@ -21,13 +21,17 @@ pub struct Seen {
     pub gone: u64,
 }
 
-/// Repeats a call until it is answered. Panics at the deadline.
-fn until_answered<T>(deadline: Instant, job: &str, mut call: impl FnMut() -> Option<T>) -> T {
+/// Repeats a call until it is answered. Panics at the deadline, with the last failure.
+fn until_answered<T>(
+    deadline: Instant,
+    job: &str,
+    mut call: impl FnMut() -> Result<T, String>,
+) -> T {
     loop {
-        if let Some(answer) = call() {
-            return answer;
+        match call() {
+            Ok(answer) => return answer,
+            Err(failure) => assert!(Instant::now() < deadline, "{job}: no answer: {failure}"),
         }
-        assert!(Instant::now() < deadline, "{job}: no answer in time");
         std::thread::park_timeout(Duration::from_millis(100));
     }
 }
@@ -39,8 +43,9 @@ fn read_pages(caller: &Caller, job: &str, deadline: Instant, mut dice: SmallRng)
         let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 1000 + dice.random_range(0..4000),
             "max_lines": dice.random_range(1..=2000), "max_bytes": 262_144, "format": "records"});
         let reply = until_answered(deadline, job, || match caller.try_call("tail", &request) {
-            Ok((200, reply)) => Some(reply),
-            _ => None,
+            Ok((200, reply)) => Ok(reply),
+            Ok((status, reply)) => Err(format!("{status} {reply}")),
+            Err(error) => Err(error.to_string()),
         });
         seen.gone += reply["dropped_lines"].as_u64().unwrap_or(0);
         for record in reply["records"].as_array().into_iter().flatten() {
@@ -69,10 +74,12 @@ fn read_events(caller: &Caller, job: &str, deadline: Instant) -> Seen {
     loop {
         let path = format!("/v1/jobs/{job}/stream");
         let response = until_answered(deadline, job, || {
-            caller
-                .try_get(&path, &[("Last-Event-ID", &last.to_string())])
-                .ok()
-                .filter(|response| matches!(response.status().as_u16(), 200 | 204))
+            let response = caller.try_get(&path, &[("Last-Event-ID", &last.to_string())]);
+            let response = response.map_err(|error| error.to_string())?;
+            match response.status().as_u16() {
+                200 | 204 => Ok(response),
+                status => Err(status.to_string()),
+            }
         });
         if response.status().as_u16() == 204 {
             return seen;

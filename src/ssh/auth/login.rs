@@ -85,11 +85,20 @@ impl<'a> Login<'a> {
             }
         }
         if self.tried.is_empty() {
-            let files: Vec<_> =
-                self.host.identity_files.iter().map(|file| file.display().to_string()).collect();
-            self.tried.push(format!("no key, for there is none at {}", files.join(", ")));
+            self.tried.push(self.why_nothing_was_tried());
         }
         Ok(Err(self.tried.join(", ")))
+    }
+
+    fn why_nothing_was_tried(&self) -> String {
+        if !self.host.methods.public_key {
+            return "nothing: keys are not allowed (PubkeyAuthentication), and the server accepts no \
+                    other method that is"
+                .to_owned();
+        }
+        let files: Vec<_> =
+            self.host.identity_files.iter().map(|file| file.display().to_string()).collect();
+        format!("no key, for there is none at {}", files.join(", "))
     }
 
     /// Tries the methods until one succeeds.
