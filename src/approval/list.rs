@@ -165,13 +165,12 @@ impl ApprovalList {
 
     /// Removes approvals that are over, until there is room for another one.
     fn make_room(&mut self, ask: &Ask, now: u64) -> Result<(), TooManyApprovals> {
-        let state = |approval: &Approval| approval.state(now);
         self.approvals.retain(|approval| {
             now < approval.expires_at.saturating_add(KEPT)
-                || state(approval) == ApprovalState::Pending
+                || approval.state(now) == ApprovalState::Pending
         });
         let own = self.approvals.iter().filter(|approval| {
-            approval.asker == ask.asker && state(approval) == ApprovalState::Pending
+            approval.asker == ask.asker && approval.state(now) == ApprovalState::Pending
         });
         let own: Vec<usize> = own.map(Approval::bytes).collect();
         if own.len() >= MOST_PENDING
@@ -185,7 +184,7 @@ impl ApprovalList {
         {
             let oldest_over = self.approvals.iter().position(|approval| {
                 !matches!(
-                    state(approval),
+                    approval.state(now),
                     ApprovalState::Pending | ApprovalState::Approved
                 )
             });

@@ -25,6 +25,13 @@ pub struct PublicKey([u8; 32]);
 /// First word of a key file.
 const FORMAT: &str = "sshjobs-audit-key-1";
 
+fn damaged() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "it is not a key of an audit log",
+    )
+}
+
 impl AuditKey {
     /// Reads a key file. Creates a missing one, with a new key.
     ///
@@ -51,7 +58,6 @@ impl AuditKey {
     }
 
     fn parse(text: &SecretString) -> io::Result<Self> {
-        let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it is no key of an audit log");
         let (format, encoded) = text.expose_secret().trim().split_once(' ').ok_or_else(damaged)?;
         let pkcs8 = BASE64_STANDARD.decode(encoded).map_err(|_| damaged())?;
         if format != FORMAT {

@@ -73,12 +73,12 @@ impl HostFiles {
         most: u64,
     ) -> Result<Piece, FilesError> {
         let file = self.open_regular(path).await?;
-        let failed = |source| FilesError::on("read", path)(source);
+        let failed = FilesError::on("read", path);
         let mut bytes = Vec::new();
         // One more, to learn whether there is more.
         let mut pieces = file.read(offset, Some(most.saturating_add(1)));
         while let Some(piece) = pieces.next().await {
-            bytes.extend_from_slice(&piece.map_err(failed)?);
+            bytes.extend_from_slice(&piece.map_err(&failed)?);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let has_more = bytes.len() > most;
@@ -437,10 +437,11 @@ pub(super) fn keep_attributes(path: &Path, attributes: &Attributes) -> io::Resul
     use std::os::unix::fs::PermissionsExt;
 
     if let Some(times) = attributes.times {
-        let at = |seconds: u32| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into());
+        let accessed = Duration::from_secs(times.accessed.into());
+        let modified = Duration::from_secs(times.modified.into());
         let times = fs::FileTimes::new()
-            .set_accessed(at(times.accessed))
-            .set_modified(at(times.modified));
+            .set_accessed(SystemTime::UNIX_EPOCH + accessed)
+            .set_modified(SystemTime::UNIX_EPOCH + modified);
         File::open(path)?.set_times(times)?;
     }
     if let Some(mode) = attributes.permissions() {

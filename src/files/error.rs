@@ -162,11 +162,11 @@ impl From<ExecAsError> for FilesError {
 
 impl FilesError {
     /// Wraps the failure of an operation on a path.
-    pub(super) fn on(operation: &'static str, path: &RemotePath) -> impl FnOnce(SftpError) -> Self {
+    pub(super) fn on(operation: &'static str, path: &RemotePath) -> impl Fn(SftpError) -> Self {
         let path = path.clone();
         move |source| Self::Operation {
             operation,
-            path,
+            path: path.clone(),
             source,
         }
     }

@@ -173,15 +173,18 @@ impl HostFiles {
     /// # Errors
     /// [`FilesError::HostileName`] if a name leads out of the directory.
     pub async fn list(&self, directory: &RemotePath) -> Result<Vec<Entry>, FilesError> {
-        let failed = |source| FilesError::on("list", directory)(source);
+        let failed = FilesError::on("list", directory);
         let handle = self.session.handle(Request::Opendir(directory.bytes())).await;
         let handle = OpenHandle {
-            handle: handle.map_err(failed)?,
+            handle: handle.map_err(&failed)?,
             session: Arc::clone(&self.session),
         };
         let mut entries: Vec<Entry> = Vec::new();
-        let next = || self.session.names(Request::Readdir(handle.handle.clone()));
-        while let Some(some) = next().await.map_err(failed)? {
+        loop {
+            let request = Request::Readdir(handle.handle.clone());
+            let Some(some) = self.session.names(request).await.map_err(&failed)? else {
+                break;
+            };
             if some.is_empty() {
                 return Err(failed(SftpError::Protocol("a reply has no names")));
             }
@@ -270,13 +273,13 @@ impl HostFiles {
         from: &RemotePath,
         to: &RemotePath,
     ) -> Result<(), FilesError> {
-        let failed = |source| FilesError::on("replace", to)(source);
+        let failed = FilesError::on("replace", to);
         if self.session.has("posix-rename@openssh.com") {
             let request = Request::PosixRename {
                 from: from.bytes(),
                 to: to.bytes(),
             };
-            return self.session.status(request).await.map_err(failed);
+            return self.session.status(request).await.map_err(&failed);
         }
         // The protocol's own rename refuses a target that exists.
         match self.rename(from, to).await {
@@ -284,9 +287,9 @@ impl HostFiles {
                 if self.lstat(from).await.is_ok() && self.lstat(to).await.is_ok() =>
             {
                 self.remove(to).await?;
-                self.rename(from, to).await.map_err(failed)
+                self.rename(from, to).await.map_err(&failed)
             }
-            renamed => renamed.map_err(failed),
+            renamed => renamed.map_err(&failed),
         }
     }
 
@@ -372,14 +375,14 @@ impl FilesUser {
             let (reader, writer) = channel.subsystem("sftp").await?;
             match Session::start(reader, writer, silence).await {
                 Err(SftpError::NoSubsystem) => channel = link.open().await?.channel,
-                started => return started.map_err(failed),
+                started => return started.map_err(&failed),
             }
         }
         let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done\n{OWN_SERVER}");
         let (reader, writer) = self.exec(link, channel, script).await?;
         match Session::start(reader, writer, silence).await {
             Err(SftpError::Ended { .. }) => Err(failed(SftpError::NoSubsystem)),
-            started => started.map_err(failed),
+            started => started.map_err(&failed),
         }
     }
 

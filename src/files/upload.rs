@@ -326,7 +326,7 @@ impl Writing<'_> {
             _ => PRIVATE,
         };
         let attributes = Attributes::of_mode(mode);
-        let failed = |source| FilesError::on("write", &self.target.path)(source);
+        let failed = FilesError::on("write", &self.target.path);
         let error = match self.files.open_as(&path, Open::CreateNew, attributes).await {
             Ok(file) => {
                 return Ok(Part {
@@ -571,7 +571,7 @@ impl Writing<'_> {
 
     /// Sets size, owner and times.
     async fn finish_attributes(&self, part: &Part, size: u64) -> Result<(), FilesError> {
-        let failed = |source| FilesError::on("write", &self.target.path)(source);
+        let failed = FilesError::on("write", &self.target.path);
         // Ends a hole at the end, and cuts what an earlier attempt wrote beyond it.
         let sized = Attributes {
             size: Some(size),

@@ -115,13 +115,15 @@ impl fmt::Display for ForwardSpec {
 /// Listening end and target of a forward.
 fn ends(text: &str, default_host: &str) -> Result<(Endpoint, Endpoint), BadForward> {
     let parts = split(text);
-    let bad = || BadForward::Parts(text.to_owned());
+    let bad = BadForward::Parts(text.to_owned());
     // The target is a socket, or the last two parts.
     let target_parts = match parts.last() {
         Some(last) if last.starts_with('/') => 1,
         _ => 2,
     };
-    let listen_parts = parts.len().checked_sub(target_parts).ok_or_else(bad)?;
+    let Some(listen_parts) = parts.len().checked_sub(target_parts) else {
+        return Err(bad);
+    };
     let (listen, target) = parts.split_at(listen_parts);
     let is_listener = match listen {
         [_] => true,
@@ -129,7 +131,7 @@ fn ends(text: &str, default_host: &str) -> Result<(Endpoint, Endpoint), BadForwa
         _ => false,
     };
     if !is_listener {
-        return Err(bad());
+        return Err(bad);
     }
     let listen = Endpoint::parse(&listen.join(":"), default_host)?;
     let target = Endpoint::parse_target(&target.join(":"), default_host)?;

@@ -391,8 +391,8 @@ impl Job {
         let is_news = {
             let mut known = lock(&self.resizes);
             // The record may be older than a resize that this process has noted.
-            let newest = |resizes: &[Resize]| resizes.last().map(|resize| resize.number);
-            let is_news = newest(&resizes) > newest(&known);
+            let newest = resizes.last().map(|resize| resize.number);
+            let is_news = newest > known.last().map(|resize| resize.number);
             if is_news {
                 *known = resizes;
             }

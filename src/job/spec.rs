@@ -342,11 +342,13 @@ fn check_env(names: &BTreeSet<&str>) -> Result<(), SpecError> {
 impl Terminal {
     /// A terminal of this type and size, if they are valid.
     pub fn new(term: impl Into<String>, cols: i64, rows: i64) -> Result<Self, SpecError> {
-        let out_of_range = |_| SpecError::TerminalSize { cols, rows };
+        let size_error = SpecError::TerminalSize { cols, rows };
+        let Ok(cols) = u32::try_from(cols) else { return Err(size_error) };
+        let Ok(rows) = u32::try_from(rows) else { return Err(size_error) };
         let terminal = Self {
             term: term.into(),
-            cols: u32::try_from(cols).map_err(out_of_range)?,
-            rows: u32::try_from(rows).map_err(out_of_range)?,
+            cols,
+            rows,
             answers_queries: false,
         };
         terminal.check()?;

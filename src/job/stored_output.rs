@@ -153,15 +153,14 @@ impl Job {
     /// their output. Cancel safe.
     pub async fn store_caught_up(&self, patience: Duration) {
         // Output that is still not stored is shown anyway.
-        let is_behind = |pending: &Pending| pending.is_long();
-        drop(tokio::time::timeout(patience, self.wait_while(is_behind)).await);
+        drop(tokio::time::timeout(patience, self.wait_while(Pending::is_long)).await);
     }
 
     /// Resolves when no output waits to be stored, or after `patience`. Returns whether none waits.
     /// Output that was shown without being stored does not wait.
     pub async fn all_stored(&self, patience: Duration) -> bool {
-        let has_some = |pending: &Pending| pending.oldest().is_some();
-        tokio::time::timeout(patience, self.wait_while(has_some)).await.is_ok()
+        let emptied = self.wait_while(|pending| pending.oldest().is_some());
+        tokio::time::timeout(patience, emptied).await.is_ok()
     }
 
     /// Waits until a condition of the queue is false.

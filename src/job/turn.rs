@@ -28,6 +28,6 @@ impl Turn {
 
 /// Whether a text is a name for a queue: 1 to 64 ASCII letters, digits, `_`, `.` and `-`.
 pub fn is_queue_name(name: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-    (1..=64).contains(&name.len()) && name.chars().all(is_plain)
+    (1..=64).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }

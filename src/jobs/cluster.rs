@@ -75,8 +75,10 @@ impl ClusterConfig {
         if self.copies.is_some_and(|copies| !(1..=MOST_COPIES).contains(&copies)) {
             return Some(format!("copies must be 1 to {MOST_COPIES}"));
         }
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if self.prefix.is_empty() || !self.prefix.chars().all(is_name) {
+        let has_other = self
+            .prefix
+            .contains(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-');
+        if self.prefix.is_empty() || has_other {
             return Some("prefix must have only letters, digits, `_` and `-`".to_owned());
         }
         if self.user.is_some() != self.password.is_some() {
@@ -257,19 +259,21 @@ impl Cluster {
 }
 
 #[cfg(feature = "cluster")]
+async fn read_secret(source: &SecretSource) -> Result<secrecy::SecretString, String> {
+    source.read().await.map_err(|error| format!("the secret for NATS: {error}"))
+}
+
+#[cfg(feature = "cluster")]
 async fn options(config: &ClusterConfig) -> Result<NatsOptions, String> {
-    let secret = async |source: &SecretSource| {
-        source.read().await.map_err(|error| format!("the secret for NATS: {error}"))
-    };
     let login = if let Some(file) = &config.credentials_file {
         NatsLogin::Credentials(file.clone())
     } else if let (Some(user), Some(password)) = (&config.user, &config.password) {
         NatsLogin::Password {
             user: user.clone(),
-            password: secret(password).await?,
+            password: read_secret(password).await?,
         }
     } else if let Some(token) = &config.token {
-        NatsLogin::Token(secret(token).await?)
+        NatsLogin::Token(read_secret(token).await?)
     } else {
         NatsLogin::None
     };

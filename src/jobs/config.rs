@@ -265,12 +265,7 @@ impl Config {
         if let Some(directory) = file.parent() {
             config.notify.resolve_files(directory);
         }
-        let is_name = |name: &&String| {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
-            (1..=64).contains(&name.len()) && name.chars().all(is_plain)
-        };
-        let bad_name = config.secrets.keys().find(|name| !is_name(name));
-        if let Some(name) = bad_name {
+        if let Some(name) = config.secrets.keys().find(|name| !is_name_of_secret(name)) {
             let message = format!(
                 "{name:?} is not a name for a secret; use letters, digits, '_', '.' and '-'"
             );
@@ -300,12 +295,18 @@ impl Config {
 
 /// The line that sets a key, or 1 if the file omits the key.
 fn line_of_key(text: &str, key: &str) -> usize {
-    let sets_key = |line: &str| {
-        line.trim_start()
-            .strip_prefix(key)
-            .is_some_and(|rest| rest.trim_start().starts_with('='))
-    };
-    text.lines().position(sets_key).map_or(1, |index| index + 1)
+    let index = text.lines().position(|line| sets_key(line, key));
+    index.map_or(1, |index| index + 1)
+}
+
+fn sets_key(line: &str, key: &str) -> bool {
+    let after_key = line.trim_start().strip_prefix(key);
+    after_key.is_some_and(|rest| rest.trim_start().starts_with('='))
+}
+
+fn is_name_of_secret(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 #[cfg(test)]

@@ -268,8 +268,8 @@ impl Door {
         let has_text =
             matches!(&draft.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
         let has_stdin = has_text || draft.secrets.stdin.is_some();
-        let is_listed = |name: &str| template.env.iter().any(|listed| listed == name);
-        let unlisted = !draft.env_names().into_iter().all(is_listed);
+        let mut names = draft.env_names().into_iter();
+        let unlisted = names.any(|name| !template.env.iter().any(|listed| listed == name));
         let options = [
             ("command", !draft.command.is_empty()),
             ("cwd", draft.cwd.is_some()),
@@ -634,21 +634,21 @@ impl Door {
     /// Finds a job by its id.
     pub(super) async fn find(&self, id: &JobId) -> Result<Arc<job::Job>, Error> {
         // Cut, because the caller chose the id and may have sent any text.
-        let unknown = || Error::UnknownJob(id.as_str().chars().take(64).collect());
+        let unknown = Error::UnknownJob(id.as_str().chars().take(64).collect());
         match self.look(Verb::Jobs, id).runner.lookup(&self.scope(), id).await {
             Lookup::Found(job) if self.may_see(&job).await => Ok(job),
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
-            Lookup::Found(_) => Err(unknown()),
+            Lookup::Found(_) => Err(unknown),
             Lookup::Expired(tombstone) => {
                 let is_visible = tombstone.caller == self.visitor.caller
                     || self.may_reach_all(&tombstone.host).await;
                 Err(if is_visible {
                     Error::Expired(tombstone)
                 } else {
-                    unknown()
+                    unknown
                 })
             }
-            Lookup::Unknown => Err(unknown()),
+            Lookup::Unknown => Err(unknown),
             Lookup::Unreadable(error) => Err(Error::Store(error)),
         }
     }

@@ -146,9 +146,9 @@ impl IssuerConfig {
         if self.algorithms.is_empty() {
             return Some("algorithms is empty".to_owned());
         }
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
         if let Some(name) = &self.name
-            && (name.is_empty() || !name.chars().all(is_plain))
+            && (name.is_empty()
+                || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c)))
         {
             return Some("name must have only letters, digits, '_', '.' and '-'".to_owned());
         }
@@ -185,8 +185,8 @@ impl RoleOfClaims {
         if self.hosts.as_ref().is_some_and(Vec::is_empty) {
             return Some("hosts is empty; omit it for every host".to_owned());
         }
-        let is_bad = |host: &&String| host.trim().is_empty() || host.contains(',');
-        if let Some(host) = self.hosts.iter().flatten().find(is_bad) {
+        let mut hosts = self.hosts.iter().flatten();
+        if let Some(host) = hosts.find(|host| host.trim().is_empty() || host.contains(',')) {
             return Some(format!(
                 "hosts has {host:?}; write each pattern as a text of its own"
             ));

@@ -51,9 +51,10 @@ impl Outbox {
         if self.deliveries.iter().any(|known| known.id == delivery.id) {
             return true;
         }
-        let unfinished = || self.deliveries.iter().filter(|known| !known.state.is_final());
-        let of_receiver = unfinished().filter(|known| known.receiver == delivery.receiver).count();
-        if unfinished().count() >= MOST || of_receiver >= MOST_OF_RECEIVER {
+        let unfinished: Vec<&Delivery> =
+            self.deliveries.iter().filter(|known| !known.state.is_final()).collect();
+        let same_receiver = unfinished.iter().filter(|known| known.receiver == delivery.receiver);
+        if unfinished.len() >= MOST || same_receiver.count() >= MOST_OF_RECEIVER {
             self.dropped += 1;
             return false;
         }
@@ -86,11 +87,10 @@ impl Outbox {
 
     /// The number of deliveries to a receiver that are being sent.
     fn claims_of(&self, receiver: &Receiver, now: u64) -> usize {
-        let is_claim = |delivery: &&Delivery| {
-            let is_claimed = matches!(delivery.state, DeliveryState::Claimed(until) if until > now);
-            is_claimed && delivery.receiver == *receiver
-        };
-        self.deliveries.iter().filter(is_claim).count()
+        let of_receiver = self.deliveries.iter().filter(|known| known.receiver == *receiver);
+        of_receiver
+            .filter(|known| matches!(known.state, DeliveryState::Claimed(until) if until > now))
+            .count()
     }
 
     /// Notes how an attempt ended. Does nothing if another process has tried again meanwhile.

@@ -150,8 +150,8 @@ impl Oidc {
             return Err(LoginFailed::OtherAttempt);
         }
         if let Some(error) = answer.error {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let code: String = error.chars().filter(|c| is_plain(*c)).take(64).collect();
+            let plain = error.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_');
+            let code: String = plain.take(64).collect();
             return Err(LoginFailed::Refused(code));
         }
         let code = answer.code.ok_or(LoginFailed::OtherAttempt)?;

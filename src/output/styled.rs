@@ -169,22 +169,25 @@ fn extended<'a>(param: &[u16], rest: &mut impl Iterator<Item = &'a [u16]>) -> Op
         };
         return colour(*kind, components);
     }
-    let mut next = || rest.next().and_then(|param| param.first()).copied();
-    match next()? {
-        5 => colour(5, &[next()?]),
-        2 => colour(2, &[next()?, next()?, next()?]),
+    let mut values = rest.map_while(|param| param.first().copied());
+    match values.next()? {
+        5 => colour(5, &[values.next()?]),
+        2 => colour(2, &[values.next()?, values.next()?, values.next()?]),
         _ => None,
     }
 }
 
 /// A colour of the palette of 256 (kind 5), or of its components (kind 2).
 fn colour(kind: u16, values: &[u16]) -> Option<Colour> {
-    let byte = |value: &u16| u8::try_from(*value).ok();
     match (kind, values) {
-        (5, [number, ..]) => byte(number).map(of_palette),
-        (2, [red, green, blue, ..]) => Some(Colour::Rgb(byte(red)?, byte(green)?, byte(blue)?)),
+        (5, [number, ..]) => byte(*number).map(of_palette),
+        (2, [red, green, blue, ..]) => Some(Colour::Rgb(byte(*red)?, byte(*green)?, byte(*blue)?)),
         _ => None,
     }
+}
+
+fn byte(value: u16) -> Option<u8> {
+    u8::try_from(value).ok()
 }
 
 /// A colour of xterm's palette: 16 named colours, a cube of 6 × 6 × 6, and 24 greys.
@@ -195,8 +198,8 @@ fn of_palette(number: u8) -> Colour {
         0..=15 => Colour::Named(number),
         16..=231 => {
             let position = usize::from(number - 16);
-            let step = |size: usize| STEPS[position / size % 6];
-            Colour::Rgb(step(36), step(6), step(1))
+            let [red, green, blue] = [36, 6, 1].map(|size| STEPS[position / size % 6]);
+            Colour::Rgb(red, green, blue)
         }
         232..=255 => {
             let grey = 8 + 10 * (number - 232);

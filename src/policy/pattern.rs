@@ -19,9 +19,12 @@ pub(super) enum NamePattern {
     Wildcards(String),
 }
 
+fn has_wildcards(text: &str) -> bool {
+    text.contains(['*', '?'])
+}
+
 impl NamePattern {
     pub(super) fn new(text: &str) -> Self {
-        let has_wildcards = |text: &str| text.contains(['*', '?']);
         if text == "*" {
             return Self::Any;
         }

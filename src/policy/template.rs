@@ -180,20 +180,22 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
 /// What stands before a place, if a shell does not read a word there: a quoted value would be evaluated
 /// again, or would not be unquoted.
 fn context_without_words(before: &str) -> Option<&'static str> {
-    let is_open = |opened: &str, closed: &str| {
-        before.rsplit_once(opened).is_some_and(|(_, since)| !since.contains(closed))
-    };
     if before.ends_with('$') {
         Some("$")
     } else if before.contains("<<") {
         Some("<<")
-    } else if is_open("[[", "]]") {
+    } else if is_open(before, "[[", "]]") {
         Some("[[")
-    } else if is_open("((", "))") {
+    } else if is_open(before, "((", "))") {
         Some("((")
     } else {
         None
     }
+}
+
+/// Whether the last of these brackets that was opened is not closed.
+fn is_open(text: &str, opened: &str, closed: &str) -> bool {
+    text.rsplit_once(opened).is_some_and(|(_, since)| !since.contains(closed))
 }
 
 fn read_name(rest: &mut impl Iterator<Item = char>) -> Result<String, BadTemplate> {
@@ -205,8 +207,7 @@ fn read_name(rest: &mut impl Iterator<Item = char>) -> Result<String, BadTemplat
             None => return Err(BadTemplate::Unclosed),
         }
     }
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(is_name) {
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
         return Err(BadTemplate::Name(name));
     }
     Ok(name)

@@ -171,8 +171,8 @@ const MAX_CONTROL_SEQUENCE: usize = 32;
 /// Length of the rest of a control sequence (ECMA-48, section 5.4), such as a colour. `None` if it does not
 /// end.
 fn control_sequence_length(rest: &[u8]) -> Option<usize> {
-    let end = |byte: &u8| (0x40..=0x7e).contains(byte);
-    rest.iter().take(MAX_CONTROL_SEQUENCE).position(end).map(|at| at + 1)
+    let mut bytes = rest.iter().take(MAX_CONTROL_SEQUENCE);
+    bytes.position(|byte| (0x40..=0x7e).contains(byte)).map(|end| end + 1)
 }
 
 /// A number of a fixed length.

@@ -251,10 +251,10 @@ impl StoredLog {
             }
         });
         let first = behind.saturating_sub(1);
-        let lines_before = |mark: &Mark| mark.origin.extent(span.selection, Measure::Lines);
-        let lines = marks.get(first).map(lines_before)?;
+        let lines = marks.get(first)?.origin.extent(span.selection, Measure::Lines);
         // Number of marks with no selected line between them, `first` included.
-        let same = marks[first..].partition_point(|mark| lines_before(mark) <= lines);
+        let same = marks[first..]
+            .partition_point(|mark| mark.origin.extent(span.selection, Measure::Lines) <= lines);
         match span.start {
             SpanStart::After(_) => marks.get(first + same.saturating_sub(1)).copied(),
             // A later mark lies after the position.
@@ -307,8 +307,10 @@ impl StoredLog {
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
                 // A window without selected lines would look like the end of the output.
-                let is_full = |ring: &Ring| bytes >= WINDOW && span.is_followed_in(ring);
-                is_over |= ring.as_ref().is_some_and(|ring| is_full(ring) || enough(ring));
+                if let Some(ring) = &ring {
+                    is_over |= bytes >= WINDOW && span.is_followed_in(ring);
+                    is_over |= enough(ring);
+                }
             })?;
             is_over |= stepped.is_none();
         }

@@ -176,10 +176,13 @@ fn synopsis(verb: &Command, text: &mut Vec<u8>) -> io::Result<()> {
     roff.to_writer(text)
 }
 
+fn is_heading(line: &str) -> bool {
+    matches!(line, "Example:" | "Examples:")
+}
+
 /// The text after a verb's options.
 fn notes_and_examples(verb: &Command, text: &mut Vec<u8>) -> io::Result<()> {
     let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let is_heading = |line: &str| matches!(line, "Example:" | "Examples:");
     let examples: Vec<&str> = after
         .lines()
         .skip_while(|line| !is_heading(line))

@@ -176,8 +176,11 @@ fn check(args: &RunArgs) -> Result<(), Error> {
 /// Whether the parser has removed a `--` that stood before the command. Then all words after it
 /// belong to the command.
 fn took_dashes(words: &[String], command: &[String]) -> bool {
-    let dashes = |words: &[String]| words.iter().filter(|word| *word == "--").count();
-    dashes(words) > dashes(command)
+    count_dashes(words) > count_dashes(command)
+}
+
+fn count_dashes(words: &[String]) -> usize {
+    words.iter().filter(|word| *word == "--").count()
 }
 
 /// A shell makes its background children ignore INT, so they outlive the command after Ctrl-C. Ends

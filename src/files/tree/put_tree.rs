@@ -162,15 +162,12 @@ impl PutTree<'_> {
         if ended.status == Some(NO_TAR) {
             return Ok(false);
         }
-        let failed = |message: String| {
+        if ended.status != Some(0) {
             let source = SftpError::Refused {
                 status: Status::Failure,
-                message,
+                message: ended.stderr.trim().to_owned(),
             };
-            FilesError::on("unpack", self.target)(source)
-        };
-        if ended.status != Some(0) {
-            return Err(failed(ended.stderr.trim().to_owned()));
+            return Err(FilesError::on("unpack", self.target)(source));
         }
         let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
         packed.map_err(FilesError::local(self.local))?;
@@ -349,16 +346,12 @@ impl PutTree<'_> {
         let local = self.local.join(&entry.below);
         let target = std::fs::read_link(&local).map_err(FilesError::local(&local))?;
         let path = self.path_of(entry);
-        let request = |link: &RemotePath| Request::Symlink {
-            link: link.bytes(),
-            target: target.as_os_str().as_bytes().to_vec().into(),
-        };
-        let failed = |source| FilesError::on("make the link", &path)(source);
-        match self.files.session.status(request(&path)).await {
+        let failed = FilesError::on("make the link", &path);
+        match self.files.session.status(symlink(&path, &target)).await {
             // There is something: a link in another place replaces it at once.
             Err(SftpError::Refused { .. }) if self.files.lstat(&path).await.is_ok() => {
                 let beside = path.beside(".", ".sshjobs-link.part");
-                self.files.session.status(request(&beside)).await.map_err(failed)?;
+                self.files.session.status(symlink(&beside, &target)).await.map_err(&failed)?;
                 let replaced = self.files.replace(&beside, &path).await;
                 if replaced.is_err() {
                     self.files.remove(&beside).await.ok();
@@ -367,6 +360,14 @@ impl PutTree<'_> {
             }
             made => made.map_err(failed),
         }
+    }
+}
+
+/// The request for a link at `link` that leads to `target`.
+fn symlink(link: &RemotePath, target: &Path) -> Request {
+    Request::Symlink {
+        link: link.bytes(),
+        target: target.as_os_str().as_bytes().to_vec().into(),
     }
 }
 
@@ -389,16 +390,19 @@ fn attributes_of(path: &Path) -> io::Result<Attributes> {
 
 /// Permissions and times, as SFTP has them.
 fn attributes_from(metadata: &std::fs::Metadata) -> Attributes {
-    // Times outside of 1970 to 2106 can't be sent.
-    let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
     Attributes {
         mode: Some(metadata.mode() & 0o777),
         times: Some(Times {
-            accessed: seconds(metadata.atime()),
-            modified: seconds(metadata.mtime()),
+            accessed: sent_time(metadata.atime()),
+            modified: sent_time(metadata.mtime()),
         }),
         ..Attributes::default()
     }
+}
+
+/// The nearest time that SFTP can send: it has those from 1970 to 2106.
+fn sent_time(seconds: i64) -> u32 {
+    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
 }
 
 /// The digests of files below a directory of this machine.

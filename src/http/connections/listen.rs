@@ -42,9 +42,11 @@ impl Listener {
     /// listener.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
         let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-        let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
         // Any other error, such as a missing permission, may come from a server that still listens.
-        if is_socket && UnixStream::connect(path).is_err_and(refused) {
+        if is_socket
+            && let Err(error) = UnixStream::connect(path)
+            && error.kind() == io::ErrorKind::ConnectionRefused
+        {
             std::fs::remove_file(path)?;
         }
         PrivateSocket::bind(path).map(Self::Unix)

@@ -80,8 +80,7 @@ impl LoginCookie {
     /// The header that stores a token or an attempt. `None` if a cookie can't hold it.
     pub(crate) fn set_header(&self, token: &SecretString) -> Option<HeaderValue> {
         let token = token.expose_secret();
-        let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\",;\\".contains(&byte);
-        if token.len() > LONGEST_TOKEN || !token.bytes().all(is_plain) {
+        if token.len() > LONGEST_TOKEN || !token.bytes().all(may_be_in_cookie) {
             return None;
         }
         let mut value = HeaderValue::from_str(&self.with_value(token).to_string()).ok()?;
@@ -127,6 +126,11 @@ pub(super) fn is_from_own_page(
         // request that is not a plain GET.
         None => is_own_origin.unwrap_or(only_reads),
     }
+}
+
+/// Whether a cookie's value may contain a byte (RFC 6265 §4.1.1).
+fn may_be_in_cookie(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\",;\\".contains(&byte)
 }
 
 #[cfg(test)]

@@ -105,10 +105,11 @@ impl Scrubbing {
     }
 
     fn counted(&mut self, changes: Vec<Change>) -> Scrubbed {
-        let removed = |stream: &mut StreamScrubbing| std::mem::take(&mut stream.bytes_removed);
+        let of_stdout = std::mem::take(&mut self.stdout.bytes_removed);
+        let of_stderr = std::mem::take(&mut self.stderr.bytes_removed);
         Scrubbed {
             changes,
-            bytes_removed: removed(&mut self.stdout) + removed(&mut self.stderr),
+            bytes_removed: of_stdout + of_stderr,
         }
     }
 

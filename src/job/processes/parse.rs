@@ -44,6 +44,15 @@ struct Sample {
     written: Option<u64>,
 }
 
+impl Sample {
+    fn transferred(self) -> Option<Transferred> {
+        Some(Transferred {
+            read: self.read?,
+            written: self.written?,
+        })
+    }
+}
+
 /// Positions in `/proc/PID/stat` behind the name, from 0 (proc(5) counts the state as field 3).
 const STATE: usize = 0;
 const PARENT: usize = 1;
@@ -102,16 +111,15 @@ impl Reading {
     fn begin(&mut self, values: &str) {
         self.current = None;
         let Some((pid, sample, fields)) = usage(values) else { return };
-        let number = |position: usize| fields.get(position)?.parse::<u64>().ok();
-        let group = number(GROUP).filter(|group| *group > 0);
+        let group = number(&fields, GROUP).filter(|group| *group > 0);
         self.current = Some(self.processes.len());
         self.processes.push(Described {
             pid,
             first: sample,
-            parent: number(PARENT).and_then(|pid| pid.try_into().ok()).unwrap_or_default(),
+            parent: number(&fields, PARENT).and_then(|pid| pid.try_into().ok()).unwrap_or_default(),
             state: fields.get(STATE).and_then(|state| state.chars().next()).unwrap_or('?'),
-            is_in_foreground: group.is_some() && group == number(FOREGROUND_GROUP),
-            started: number(STARTED).unwrap_or_default(),
+            is_in_foreground: group.is_some() && group == number(&fields, FOREGROUND_GROUP),
+            started: number(&fields, STARTED).unwrap_or_default(),
             ..Described::default()
         });
     }
@@ -143,13 +151,19 @@ fn usage(values: &str) -> Option<(u32, Sample, Vec<&str>)> {
     let pid = words.next()?.parse().ok()?;
     let time = words.next()?.parse().ok()?;
     let fields: Vec<&str> = words.collect();
-    let ticks = |position: usize| fields.get(position).and_then(|ticks| ticks.parse::<u64>().ok());
+    let user_ticks = number(&fields, USER_TICKS)?;
+    let system_ticks = number(&fields, SYSTEM_TICKS)?;
     let sample = Sample {
         time,
-        ticks: ticks(USER_TICKS)?.saturating_add(ticks(SYSTEM_TICKS)?),
+        ticks: user_ticks.saturating_add(system_ticks),
         ..Sample::default()
     };
     Some((pid, sample, fields))
+}
+
+/// The field at this position, if it is a number.
+fn number(fields: &[&str], position: usize) -> Option<u64> {
+    fields.get(position)?.parse().ok()
 }
 
 #[expect(
@@ -162,15 +176,15 @@ fn seconds(ticks: u64, ticks_per_second: u64) -> f64 {
 
 impl Described {
     fn take(&mut self, word: &str, values: &str) {
-        let number = || values.parse::<u64>().ok();
-        let small = || values.parse::<u32>().ok();
+        let number = values.parse::<u64>().ok();
+        let small_number = values.parse::<u32>().ok();
         match word {
-            "rchar" => self.sample().read = number(),
-            "wchar" => self.sample().written = number(),
-            "Uid" => self.uid = small(),
-            "VmRSS" => self.memory_kb = number(),
-            "VmHWM" => self.peak_memory_kb = number(),
-            "Threads" => self.threads = small(),
+            "rchar" => self.sample().read = number,
+            "wchar" => self.sample().written = number,
+            "Uid" => self.uid = small_number,
+            "VmRSS" => self.memory_kb = number,
+            "VmHWM" => self.peak_memory_kb = number,
+            "Threads" => self.threads = small_number,
             "wchan" => self.wchan = Some(values.to_owned()).filter(|name| is_function(name)),
             "call" => self.call = values.split(' ').next().and_then(|call| call.parse().ok()),
             "target" => self.target = Some(values.to_owned()),
@@ -205,14 +219,8 @@ impl Described {
             target: self.target.as_deref(),
             wchan: self.wchan.as_deref(),
         });
-        let transferred = |sample: Sample| {
-            Some(Transferred {
-                read: sample.read?,
-                written: sample.written?,
-            })
-        };
-        let before = transferred(self.first);
-        let after = self.second.and_then(transferred);
+        let before = self.first.transferred();
+        let after = self.second.and_then(Sample::transferred);
         let last = self.second.unwrap_or(self.first);
         let observed = (last.time - self.first.time).max(0.01);
         let busy = seconds(
@@ -269,14 +277,16 @@ fn is_function(name: &str) -> bool {
 
 /// Modes of a terminal, from the output of `stty -a`.
 fn terminal_modes(stty: &str) -> Option<Termios> {
-    let is_on = |mode: &str| {
-        stty.split([' ', ';']).find_map(|word| match word.strip_prefix('-') {
-            Some(off) => (off == mode).then_some(false),
-            None => (word == mode).then_some(true),
-        })
-    };
     Some(Termios {
-        lines: is_on("icanon")?,
-        echo: is_on("echo")?,
+        lines: is_mode_on(stty, "icanon")?,
+        echo: is_mode_on(stty, "echo")?,
+    })
+}
+
+/// Whether a mode is on. `None` if the output does not have it.
+fn is_mode_on(stty: &str, mode: &str) -> Option<bool> {
+    stty.split([' ', ';']).find_map(|word| match word.strip_prefix('-') {
+        Some(off) => (off == mode).then_some(false),
+        None => (word == mode).then_some(true),
     })
 }

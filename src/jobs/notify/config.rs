@@ -183,16 +183,21 @@ impl NotifyTarget {
     }
 }
 
+/// Whether one of the patterns matches a value, or there is no pattern.
+fn is_chosen(patterns: &[String], value: Option<&str>) -> bool {
+    let Some(value) = value else { return patterns.is_empty() };
+    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, value))
+}
+
 impl NotifyRule {
     fn mistake(&self) -> Option<String> {
-        let wants = |occasion| self.on.contains(&occasion);
-        if wants(NotifyOn::Silence) != self.silence_s.is_some() {
+        if self.on.contains(&NotifyOn::Silence) != self.silence_s.is_some() {
             return Some("silence_s must be set for on = [\"silence\"], and only then".to_owned());
         }
         if self.silence_s == Some(0) {
             return Some("silence_s must be at least 1".to_owned());
         }
-        if wants(NotifyOn::Match) != self.pattern.is_some() {
+        if self.on.contains(&NotifyOn::Match) != self.pattern.is_some() {
             return Some("pattern must be set for on = [\"match\"], and only then".to_owned());
         }
         let pattern = self.pattern.as_deref().map(regex::Regex::new)?;
@@ -204,13 +209,9 @@ impl NotifyRule {
     }
 
     fn chooses(&self, job: ChosenBy<'_>) -> bool {
-        let fits = |patterns: &[String], value: Option<&str>| {
-            patterns.is_empty()
-                || value.is_some_and(|value| patterns.iter().any(|pattern| matches(pattern, value)))
-        };
-        fits(&self.hosts, Some(job.host))
-            && fits(&self.labels, job.label)
-            && fits(&self.callers, Some(job.caller))
+        is_chosen(&self.hosts, Some(job.host))
+            && is_chosen(&self.labels, job.label)
+            && is_chosen(&self.callers, Some(job.caller))
     }
 
     /// Whether jobs must be watched for it while they run.

@@ -339,10 +339,9 @@ impl Registry {
 
     /// The jobs that are being started.
     pub(crate) fn starting(&self) -> Vec<Arc<Job>> {
-        let is_starting = |entry: &&Entry| matches!(entry.progress, Progress::Starting { .. });
         self.jobs
             .values()
-            .filter(is_starting)
+            .filter(|entry| matches!(entry.progress, Progress::Starting { .. }))
             .map(|entry| Arc::clone(&entry.job))
             .collect()
     }

@@ -39,6 +39,10 @@ impl Options {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
+    fn get_owned(&self, key: &str) -> Option<String> {
+        self.get(key).map(str::to_owned)
+    }
+
     pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
@@ -55,13 +59,14 @@ impl Options {
         settings: &HostSettings,
     ) -> Result<HostConfig, ConfigError> {
         let name = &destination.host;
-        let own = |key| self.get(key).map(str::to_owned);
-        let address = settings.address.clone().or(own("hostname")).unwrap_or_else(|| name.clone());
+        let hostname = self.get_owned("hostname");
+        let address = settings.address.clone().or(hostname).unwrap_or_else(|| name.clone());
         let port = settings
             .port
             .or(self.get("port").and_then(|port| port.parse().ok()))
             .unwrap_or(22);
-        let user = settings.user.clone().or(own("user")).unwrap_or_default();
+        let user = self.get_owned("user");
+        let user = settings.user.clone().or(user).unwrap_or_default();
         // A ProxyCommand may get both in a shell command, by `%h` and `%r`.
         check_name(&address)?;
         check_name(&user)?;
@@ -73,11 +78,11 @@ impl Options {
             alias: None,
             jumps: self.jumps(),
         };
-        let alias = own("hostkeyalias").filter(|alias| alias != "none");
+        let alias = self.get_owned("hostkeyalias").filter(|alias| alias != "none");
         let alias = alias.map(|alias| expander.tokens(&alias)).transpose()?;
         // Only now, because the alias itself may contain tokens.
         expander.alias = alias.as_deref();
-        let proxy_command = own("proxycommand").filter(|command| command != "none");
+        let proxy_command = self.get_owned("proxycommand").filter(|command| command != "none");
         if proxy_command.is_some() && !proxy_commands {
             return Err(ConfigError::ProxyCommand { name: name.clone() });
         }
@@ -89,8 +94,8 @@ impl Options {
             become_password: settings.become_password.clone(),
             methods: self.methods(),
             shortest_rsa: bits.map_or(SHORTEST_RSA, |bits: u32| bits.max(SHORTEST_RSA)),
-            host_key_algorithms: own("hostkeyalgorithms"),
-            ca_signature_algorithms: own("casignaturealgorithms"),
+            host_key_algorithms: self.get_owned("hostkeyalgorithms"),
+            ca_signature_algorithms: self.get_owned("casignaturealgorithms"),
             // Any other value counts as `yes`, also `no` and `off`.
             accept_new: self.get("stricthostkeychecking") == Some("accept-new"),
             hash_known_hosts: self.is("hashknownhosts"),
@@ -105,6 +110,21 @@ impl Options {
         })
     }
 
+    /// The paths of an option that is given once for each.
+    fn paths(&self, key: &str, expander: &Expander<'_>) -> Result<Vec<PathBuf>, ConfigError> {
+        let files = self.all(key).filter(|file| *file != "none");
+        files.map(|file| expander.path(file)).collect()
+    }
+
+    /// The paths of an option whose value is a list.
+    fn list_of_paths(
+        &self,
+        key: &str,
+        expander: &Expander<'_>,
+    ) -> Result<Vec<PathBuf>, ConfigError> {
+        self.get(key).map_or(Ok(Vec::new()), |files| expander.paths(files))
+    }
+
     /// Adds the files of keys, certificates and hosts, and the agent's socket.
     fn with_files(
         &self,
@@ -112,28 +132,20 @@ impl Options {
         settings: &HostSettings,
         expander: &Expander<'_>,
     ) -> Result<HostConfig, ConfigError> {
-        let paths = |key| -> Result<Vec<PathBuf>, ConfigError> {
-            self.all(key)
-                .filter(|file| *file != "none")
-                .map(|file| expander.path(file))
-                .collect()
-        };
-        let listed = |key| self.get(key).map_or(Ok(Vec::new()), |files| expander.paths(files));
-        let own = |path: &PathBuf| expander.path(&path.to_string_lossy());
         let (users, global) = match &settings.known_hosts {
-            Some(path) => (vec![own(path)?], Vec::new()),
+            Some(path) => (vec![expander.path(&path.to_string_lossy())?], Vec::new()),
             None => (
-                listed("userknownhostsfile")?,
-                listed("globalknownhostsfile")?,
+                self.list_of_paths("userknownhostsfile", expander)?,
+                self.list_of_paths("globalknownhostsfile", expander)?,
             ),
         };
         Ok(HostConfig {
             identity_files: match &settings.identity_file {
-                Some(path) => vec![own(path)?],
-                None => paths("identityfile")?,
+                Some(path) => vec![expander.path(&path.to_string_lossy())?],
+                None => self.paths("identityfile", expander)?,
             },
             identities_only: settings.identity_file.is_some() || self.is("identitiesonly"),
-            certificate_files: paths("certificatefile")?,
+            certificate_files: self.paths("certificatefile", expander)?,
             agent: agent_socket(self.get("identityagent"), expander)?,
             own_known_hosts: users.first().cloned(),
             known_hosts: [users, global].concat(),

@@ -45,27 +45,27 @@ impl Endpoint {
     /// # Errors
     /// [`BadEndpoint`].
     pub fn parse(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
-        let bad = || BadEndpoint::Address(text.to_owned());
+        let bad = BadEndpoint::Address(text.to_owned());
         if text.starts_with('/') {
             if text.contains('\0') || text.ends_with('/') {
-                return Err(bad());
+                return Err(bad);
             }
             return Ok(Self::Unix(text.to_owned()));
         }
         let (host, port) = text.rsplit_once(':').unwrap_or((default_host, text));
         if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(bad());
+            return Err(bad);
         }
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         // Colons of an address need brackets: in `::1:22` nobody knows where the port begins.
         if bare.is_none() && host.contains(':') {
-            return Err(bad());
+            return Err(bad);
         }
         let host = bare.unwrap_or(host);
         // A host with a slash would be shown as the path of a socket; one with brackets or spaces is not the
         // name of a host.
         if host.contains(|c: char| c.is_control() || c.is_whitespace() || "/[]".contains(c)) {
-            return Err(bad());
+            return Err(bad);
         }
         // Digits alone are a number, unless it is too large.
         let port = port.parse().map_err(|_| BadEndpoint::Port(text.to_owned()))?;

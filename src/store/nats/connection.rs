@@ -322,8 +322,8 @@ async fn login(options: &NatsOptions) -> Result<ConnectOptions, StoreError> {
 }
 
 fn check_prefix(prefix: &str) -> Result<(), StoreError> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !prefix.is_empty() && prefix.chars().all(is_name) {
+    let mut characters = prefix.chars();
+    if !prefix.is_empty() && characters.all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
         return Ok(());
     }
     Err(failed(format!(

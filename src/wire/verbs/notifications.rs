@@ -48,7 +48,7 @@ impl NotificationEntry {
             DeliveryState::Delivered(at) => ("delivered", at),
             DeliveryState::GivenUp(at) => ("given_up", at),
         };
-        let printable = |text: &str| clean(text.as_bytes()).into_owned();
+        let last_error = delivery.last_error.as_deref();
         Self {
             target: delivery.receiver.shown(),
             job_id: delivery.message.job.job_id.clone(),
@@ -58,7 +58,7 @@ impl NotificationEntry {
             id: delivery.id,
             created_at: delivery.created_at,
             attempts: delivery.attempts,
-            last_error: delivery.last_error.as_deref().map(printable),
+            last_error: last_error.map(|text| clean(text.as_bytes()).into_owned()),
         }
     }
 }

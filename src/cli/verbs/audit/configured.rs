@@ -9,8 +9,8 @@ use crate::wire::Error;
 /// The files of the log that the policy names.
 pub(super) async fn files(jobs: &Jobs) -> Result<AuditFiles, Error> {
     let hint = "name one as `file` in the table [audit] of the policy file, or give FILE";
-    let missing = || Error::invalid("no audit log is named", hint);
-    let named = jobs.audit_files().await.ok_or_else(missing)?;
+    let named = jobs.audit_files().await;
+    let named = named.ok_or_else(|| Error::invalid("no audit log is named", hint))?;
     named.map_err(|error| Error::invalid(error, hint))
 }
 

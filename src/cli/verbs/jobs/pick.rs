@@ -95,6 +95,11 @@ pub(super) async fn selected(
     Ok(jobs.into_iter().filter(eligible).map(|job| job.job_id).collect())
 }
 
+/// Whether a job has not ended.
+pub(super) fn runs(job: &JobEntry) -> bool {
+    !job.standing.state.is_final()
+}
+
 /// Checks that all of several named jobs exist, before anything is done to the first one: the last
 /// word may be a mistyped signal.
 ///

@@ -13,8 +13,7 @@ use crate::wire::{Code, Error, SignalReply, SignalRequest};
 pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
     finish(api, async {
         let SignalTarget { jobs, signal } = args.target();
-        let runs = |entry: &crate::wire::JobEntry| !entry.standing.state.is_final();
-        let ids = pick::selected(api, &jobs, &args.filter, runs).await?;
+        let ids = pick::selected(api, &jobs, &args.filter, pick::runs).await?;
         // Jobs that a filter selects are known from the list.
         let checked = if args.filter.is_set() {
             Ok(())

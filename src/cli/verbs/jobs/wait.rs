@@ -19,8 +19,7 @@ const WAIT_MS: i64 = 50_000;
 /// Waits until jobs have ended and exits with their code.
 pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
     finish(api, async {
-        let runs = |entry: &JobEntry| !entry.standing.state.is_final();
-        let ids = pick::selected(api, &args.jobs, &args.filter, runs).await?;
+        let ids = pick::selected(api, &args.jobs, &args.filter, pick::runs).await?;
         if ids.is_empty() {
             note("no job that runs passes this filter");
             return Ok(Exit::SUCCESS);

@@ -111,9 +111,9 @@ fn file_of(args: &McpInstallArgs) -> Result<PathBuf, Error> {
 }
 
 fn entry_of(args: &McpInstallArgs) -> Result<Entry, Error> {
-    let is_word = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let begins_with_letter = args.name.starts_with(|c: char| c.is_ascii_alphabetic());
-    if !begins_with_letter || args.name.len() > 64 || !args.name.chars().all(is_word) {
+    let is_word = args.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    if !begins_with_letter || args.name.len() > 64 || !is_word {
         return Err(Error::invalid(
             format!("{:?} is not a name for an entry", args.name),
             "use up to 64 letters, digits, - and _, with a letter first",
@@ -147,8 +147,10 @@ fn own_path() -> Result<String, Error> {
     let in_path = std::env::split_paths(&path)
         .map(|directory| directory.join("sshjobs"))
         .find(|file| file.is_absolute() && file.is_file());
-    let is_own = |file: &PathBuf| file.canonicalize().is_ok_and(|file| file == own);
-    let shown = in_path.filter(is_own).unwrap_or(own);
+    let shown = match in_path {
+        Some(file) if file.canonicalize().is_ok_and(|file| file == own) => file,
+        Some(_) | None => own,
+    };
     shown.into_os_string().into_string().map_err(|path| {
         Error::invalid(
             format!("the path of this program is not UTF-8: {}", path.display()),

@@ -115,26 +115,30 @@ fn is_news(job: &JobReply, request: &TailRequest) -> bool {
     reply.lines.as_ref().is_some_and(|lines| !lines.is_empty()) || reply.has_more
 }
 
+/// Whether the reply of a job has this reason.
+fn has_returned_because(replies: &[JobReply], because: Because) -> bool {
+    replies.iter().any(|job| job.reply.returned_because == because)
+}
+
 /// One reply for all jobs.
 fn merged(replies: Vec<JobReply>, clamped: Vec<Clamped>) -> TailReply {
     let cursors = replies.iter().map(|job| (job.job_id.clone(), job.reply.last_line_no)).collect();
-    let sum = |count: fn(&TailReply) -> u64| replies.iter().map(|job| count(&job.reply)).sum();
-    let dropped_lines = sum(|reply| reply.dropped_lines);
-    let skipped_lines = sum(|reply| reply.skipped_lines);
-    let total_lines = sum(|reply| reply.total_lines);
-    let any = |question: fn(&TailReply) -> bool| replies.iter().any(|job| question(&job.reply));
-    let still_running = any(|reply| reply.still_running);
-    let has_more = any(|reply| reply.has_more);
-    let awaiting_input = any(|reply| reply.awaiting_input);
-    let has_lines = any(|reply| reply.lines.as_ref().is_some_and(|lines| !lines.is_empty()));
+    let dropped_lines = replies.iter().map(|job| job.reply.dropped_lines).sum();
+    let skipped_lines = replies.iter().map(|job| job.reply.skipped_lines).sum();
+    let total_lines = replies.iter().map(|job| job.reply.total_lines).sum();
+    let still_running = replies.iter().any(|job| job.reply.still_running);
+    let has_more = replies.iter().any(|job| job.reply.has_more);
+    let awaiting_input = replies.iter().any(|job| job.reply.awaiting_input);
+    let mut lines = replies.iter().filter_map(|job| job.reply.lines.as_ref());
+    let has_lines = lines.any(|lines| !lines.is_empty());
     let silent_ms = replies.iter().map(|job| job.reply.silent_ms).min().unwrap_or(0);
-    let because = if any(|reply| reply.returned_because == Because::Matched) {
+    let because = if has_returned_because(&replies, Because::Matched) {
         Because::Matched
     } else if !still_running {
         Because::Ended
     } else if has_lines || has_more {
         Because::Lines
-    } else if any(|reply| reply.returned_because == Because::Quiet) {
+    } else if has_returned_because(&replies, Because::Quiet) {
         Because::Quiet
     } else {
         Because::Timeout

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 use crate::jobs::{
-    Job, Line, LineNo, ReturnedBecause, Stream, StyledText, Tail, TextStyle, clean, shown_end,
-    styled,
+    Job, Line, LineNo, ReturnedBecause, Stream, Tail, TextStyle, clean, shown_end, styled,
 };
 use crate::wire::leave_out::{is_false, is_one, is_zero, one};
 use crate::wire::{Clamped, Format, Standing};
@@ -213,16 +212,11 @@ impl TailReply {
             because,
             ..
         } = tail;
-        let numbers = |wanted: fn(&Line) -> bool| {
-            page.lines
-                .iter()
-                .filter(|line| wanted(line))
-                .map(|line| line.line_no.value())
-                .collect()
-        };
         let first_line_no = page.lines.first().map(|line| line.line_no.value());
-        let stderr_lines = numbers(|line| line.stream == Stream::Stderr);
-        let continuation_lines = numbers(|line| line.continuation);
+        let stderr_lines = page.lines.iter().filter(|line| line.stream == Stream::Stderr);
+        let stderr_lines = stderr_lines.map(|line| line.line_no.value()).collect();
+        let continuation_lines = page.lines.iter().filter(|line| line.continuation);
+        let continuation_lines = continuation_lines.map(|line| line.line_no.value()).collect();
         // Last, because it consumes the lines.
         let shown = page.lines.into_iter();
         let (lines, records) = match format {
@@ -267,8 +261,7 @@ impl TailReply {
         for record in self.records.iter_mut().flatten() {
             let pieces = styled(record.text.as_bytes());
             record.text = pieces.iter().map(|piece| piece.text.as_str()).collect();
-            let is_styled = |piece: &StyledText| piece.style != TextStyle::default();
-            if pieces.iter().any(is_styled) {
+            if pieces.iter().any(|piece| piece.style != TextStyle::default()) {
                 record.spans = pieces.into_iter().map(Span::from).collect();
             }
         }
