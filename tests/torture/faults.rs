@@ -66,14 +66,15 @@ fn some_of_each(faults: &[Fault], count: usize, dice: &mut SmallRng) -> Vec<Faul
     chosen
 }
 
-/// A server, a host, and the network between them.
+/// A server, a host, and the network between them. Dropped in this order: the directory of the host can
+/// be removed only when no disk is mounted in it.
 pub struct House {
-    pub sshd: Sshd,
-    relay: Relay,
-    network: Option<Network>,
+    server: Option<Server>,
     /// The disk of the state directory, if it can be filled.
     disk: Option<Disk>,
-    server: Option<Server>,
+    relay: Relay,
+    network: Option<Network>,
+    pub sshd: Sshd,
     pub address: String,
 }
 
