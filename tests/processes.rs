@@ -451,7 +451,7 @@ async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an
         code == Some(255) && told_of.contains("out of reach"),
         "{code:?} {told_of}"
     );
-    // "out of reach" if nobody knows its process group yet, otherwise "cannot reach".
+    // "out of reach" if its record lacks the process group, otherwise "cannot reach".
     let (code, told_of) = error(&["inspect", &unfollowed]);
     assert!(
         code == Some(255) && told_of.contains("reach"),

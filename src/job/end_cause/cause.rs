@@ -145,8 +145,9 @@ impl EndCause {
             Exit::Signal(signal) => Self::of_signal(signal, facts),
             Exit::Status(status) => {
                 // Otherwise the command's parent has seen an exit, whose status is only like that of a signal.
-                let is_by_signal = evidence.by_signal == Some(true);
-                if let (Some(signal), true) = (reported, is_by_signal) {
+                if evidence.by_signal == Some(true)
+                    && let Some(signal) = reported
+                {
                     return Self::of_signal(signal.name(), facts);
                 }
                 Self::Exited {

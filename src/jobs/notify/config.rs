@@ -183,7 +183,7 @@ impl NotifyTarget {
     }
 }
 
-/// Whether one of the patterns matches a value, or there is no pattern.
+/// Whether one of the patterns matches a value. Without patterns, every value is chosen.
 fn is_chosen(patterns: &[String], value: Option<&str>) -> bool {
     let Some(value) = value else { return patterns.is_empty() };
     patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, value))
