@@ -10,14 +10,16 @@ help:  ## List the targets
 demo:  ## Run a real job on an SSH server inside the process
 	cargo run --locked -- demo
 
+# Test binaries that cargo does not test by default, and leaves out of `--all-targets`, too.
+TESTS_BY_NAME = $(patsubst %,--test %,become clients cluster disks fleet image machines packages page soak torture)
+
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
-	cargo clippy --locked --test become --test clients --test disks --test machines --test packages --test page --test soak --test torture -- -D warnings
-	cargo clippy --locked --features cluster --lib --bins --test cluster --bench sshjobs -- -D warnings
+	cargo clippy --locked $(TESTS_BY_NAME) -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --features cluster --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
@@ -60,12 +62,11 @@ WITH_REPLICAS = order::jobs_of_a_queue order::a_job_starts http:: files_http:: q
 
 test-cluster:  ## Run the tests of replicas over NATS, which is installed below target/
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
-	cargo build --locked --features cluster
-	fixtures/nats/with-nats cargo test --locked --features cluster --lib -- store::
-	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --features cluster --lib -- store::
-	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked --features cluster $(EACH_TEST) --test cluster
+	fixtures/nats/with-nats cargo test --locked --lib -- store:: --include-ignored
+	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --lib -- store:: --include-ignored
+	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked $(EACH_TEST) --test cluster
 	SSHJOBS_TEST_REPLICAS=3 TEST_THREADS=3 fixtures/nats/with-nats \
-		cargo test --locked --features cluster $(EACH_TEST) --test sshd -- $(WITH_REPLICAS)
+		cargo test --locked $(EACH_TEST) --test sshd -- $(WITH_REPLICAS)
 
 torture:  ## Break everything between durable jobs and their readers, for two minutes; SSHJOBS_TORTURE_PART=1 for half an hour
 	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
@@ -92,7 +93,7 @@ test-containers:  ## Run the contract's tests, and one suite over a fleet of hos
 # Called by the target above, while the containers run.
 tests-in-containers:
 	cargo test --locked $(EACH_TEST) --test sshd -- contract:: terminal::; tests=$$?; \
-		cargo test --locked --features cluster $(EACH_TEST) --test fleet --test image && exit $$tests
+		cargo test --locked $(EACH_TEST) --test fleet --test image && exit $$tests
 
 dist:  ## Build the packages of a release in target/dist
 	packaging/dist
@@ -129,7 +130,7 @@ picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 	fixtures/picture target/debug/sshjobs
 
 bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Writes target/bench
-	fixtures/nats/with-nats cargo bench --locked --features cluster --bench sshjobs -- $(PARTS)
+	fixtures/nats/with-nats cargo bench --locked --bench sshjobs -- $(PARTS)
 
 fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightly toolchain
 	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz

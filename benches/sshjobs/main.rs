@@ -19,7 +19,6 @@
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-#[cfg(feature = "cluster")]
 mod cluster;
 mod distance;
 mod files;
@@ -133,7 +132,6 @@ async fn main() {
         "ring-page" ring::page(&mut report),
         "ring-render" ring::render(&mut report),
     );
-    #[cfg(feature = "cluster")]
     measure!("Replicas over NATS":
         "cluster-calls" cluster::calls(&mut report).await,
         "cluster-output" cluster::output(&mut report).await,

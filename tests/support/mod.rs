@@ -9,7 +9,6 @@
     reason = "each test file uses its own part of this"
 )]
 
-#[cfg(feature = "cluster")]
 mod balanced;
 pub mod command;
 pub mod disk;
@@ -18,7 +17,6 @@ pub mod login_shell;
 mod mcp_client;
 mod namespace;
 pub mod relay;
-#[cfg(feature = "cluster")]
 pub mod replicas;
 pub mod server;
 mod sshd;

@@ -58,7 +58,6 @@ impl Server {
     /// One server. With `SSHJOBS_TEST_REPLICAS=N` instead N replicas of a cluster behind a proxy that
     /// gives each connection to the next replica; the rest of this value is that of the first replica.
     pub fn start(sshd: &Sshd) -> Self {
-        #[cfg(feature = "cluster")]
         if let Ok(count) = std::env::var("SSHJOBS_TEST_REPLICAS") {
             return super::balanced::start(sshd, count.parse().expect("a number"));
         }
@@ -66,7 +65,6 @@ impl Server {
     }
 
     /// The same behind a proxy, with what must live as long.
-    #[cfg(feature = "cluster")]
     pub fn behind(mut self, url: String, cluster: Box<dyn std::any::Any + Send + Sync>) -> Self {
         self.url = url;
         self.cluster = Some(cluster);

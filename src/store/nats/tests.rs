@@ -54,6 +54,7 @@ fn eventually<T>(what: &str, check: impl Fn() -> Option<T>) -> T {
 }
 
 #[test]
+#[ignore = "needs NATS: `make test-cluster`"]
 fn a_replica_that_was_paused_writes_nothing_after_its_job_was_taken_over() {
     let nats = NatsServer::start().unwrap();
     let lease = Duration::from_millis(600);
@@ -103,6 +104,7 @@ fn a_replica_that_was_paused_writes_nothing_after_its_job_was_taken_over() {
 }
 
 #[test]
+#[ignore = "needs NATS: `make test-cluster`"]
 fn a_host_has_one_holder_and_the_fencing_token_grows() {
     let nats = NatsServer::start().unwrap();
     let lease = Duration::from_millis(600);
@@ -117,6 +119,7 @@ fn a_host_has_one_holder_and_the_fencing_token_grows() {
 }
 
 #[test]
+#[ignore = "needs NATS: `make test-cluster`"]
 fn a_reader_at_another_replica_is_told_of_new_output() {
     let nats = NatsServer::start().unwrap();
     let one = open(&nats, Duration::from_secs(6));
@@ -145,6 +148,7 @@ fn a_reader_at_another_replica_is_told_of_new_output() {
 }
 
 #[test]
+#[ignore = "needs NATS: `make test-cluster`"]
 fn heads_of_audit_logs_are_kept_in_order_and_can_not_be_deleted() {
     let nats = NatsServer::start().unwrap();
     let store = open(&nats, Duration::from_secs(6));

@@ -340,6 +340,7 @@ proptest! {
 
 #[cfg(feature = "cluster")]
 #[test]
+#[ignore = "needs NATS: `make test-cluster`"]
 fn a_job_stored_in_nats_reads_as_a_plain_list_of_lines() {
     let nats = sshjobs::testing::NatsServer::start().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -388,8 +389,10 @@ fn pairs() -> Vec<Pair> {
     pairs
 }
 
+/// `make test-cluster` has NATS, and runs this suite, too. Elsewhere it tests the other stores.
 #[cfg(feature = "cluster")]
 fn in_nats() -> Option<Pair> {
+    std::env::var_os("NATS_SERVER")?;
     let nats = sshjobs::testing::NatsServer::start().unwrap();
     let open = || {
         let options = crate::store::NatsOptions::new(vec![nats.url()]);
