@@ -157,7 +157,14 @@ async fn a_command_prints_and_ends_as_it_does_with_ssh() {
                 JobState::Exited => story.status(),
                 // ssh has but one number for all of these.
                 JobState::Signaled | JobState::Closed => Some(255),
-                other => panic!("{command:?} on {host} is {other:?}"),
+                JobState::Queued
+                | JobState::Starting
+                | JobState::Running
+                | JobState::Lost
+                | JobState::Refused
+                | JobState::TimedOut => {
+                    panic!("{command:?} on {host} is {:?}", story.state());
+                }
             };
             assert_eq!(ours, status, "{command:?} on {host}");
         }
@@ -181,7 +188,7 @@ async fn directory_and_variables_arrive_or_are_refused() {
         match service.run(request).await {
             Ok(reply) => {
                 let printed = reply.head.join("\n");
-                let wanted = format!("/tmp\n{}the rest", value.replace('\t', "\t"));
+                let wanted = format!("/tmp\n{value}the rest");
                 assert!(
                     shell != "bare" && printed.ends_with(&wanted),
                     "{host}: {printed:?}"
@@ -518,17 +525,19 @@ async fn after(fault: impl FnOnce(&str), command: &str) -> (support::Story, Dura
     fault(&std::env::var("SSHJOBS_TEST_FAULTY").unwrap());
     let healed = Instant::now();
     let deadline = healed + Duration::from_secs(60);
-    while run(&service, "faulty", "echo again")
-        .await
-        .is_ok_and(|reply| reply.head == ["again"])
-        == false
-    {
+    while !answers(&service).await {
         assert!(Instant::now() < deadline, "it is not reached again");
     }
     let recovery = healed.elapsed();
     let story = canonical_loop(&service, &job).await;
     service.shutdown().await;
     (story, recovery)
+}
+
+/// Whether the faulty host runs a command.
+async fn answers(service: &Service) -> bool {
+    let reply = run(service, "faulty", "echo again").await;
+    reply.is_ok_and(|reply| reply.head == ["again"])
 }
 
 #[tokio::test(flavor = "multi_thread")]
