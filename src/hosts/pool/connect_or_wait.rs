@@ -76,10 +76,12 @@ impl<E> Drop for Counted<'_, E> {
     }
 }
 
-/// Acceptable load of a connection.
+/// The connections on which a caller accepts a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Load {
-    Light,
+enum Acceptable {
+    /// Those that are neither heavy nor worn out.
+    Good,
+    /// All on which channels can be opened.
     Any,
 }
 
@@ -103,21 +105,21 @@ impl<T, E> Default for Host<T, E> {
 impl<T: Pooled, E> Host<T, E> {
     /// Next step of a caller that arrived when `failures` attempts had failed.
     ///
-    /// The order of the checks is the policy. A slot on a light connection is best. A failure since
+    /// The order of the checks is the policy. A slot on a good connection is best. A failure since
     /// the caller arrived ends its wait, unless other connections live: their slots are good
-    /// enough, and another attempt would only burden the host. At the limit a heavy connection is
-    /// better than none. Otherwise a new one is made. The first is made alone, so that a failing
+    /// enough, and another attempt would only burden the host. At the limit a heavy or
+    /// worn-out connection is better than none. Otherwise a new one is made. The first is made alone, so that a failing
     /// login fails only once. Others are made only while more callers wait than the connections in
     /// progress will have free slots. Each connecting caller takes one slot of its own connection.
     pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
-        if let Some(lease) = self.place(Load::Light) {
+        if let Some(lease) = self.place(Acceptable::Good) {
             return Step::Take(lease);
         }
         // A suspect connection does not count against the limit, so that it can be replaced.
         let live = lock(&self.slots).iter().filter(|slot| slot.is_usable()).count();
         let mut queue = lock(&self.queue);
         if queue.failures > failures {
-            return match (self.place(Load::Any), &queue.last_failure) {
+            return match (self.place(Acceptable::Any), &queue.last_failure) {
                 (Some(lease), _) => Step::Take(lease),
                 (None, Some(error)) if live == 0 => Step::GiveUp(Arc::clone(error)),
                 // Other connections exist, and their slots are good enough.
@@ -125,7 +127,7 @@ impl<T: Pooled, E> Host<T, E> {
             };
         }
         if live + queue.connecting >= limits.connections_per_host {
-            return self.place(Load::Any).map_or(Step::Wait, Step::Take);
+            return self.place(Acceptable::Any).map_or(Step::Wait, Step::Take);
         }
         let handshakes = if live == 0 { 1 } else { HANDSHAKES };
         // The caller that connects takes one slot itself. `waiting` includes this caller.
@@ -147,27 +149,18 @@ impl<T: Pooled, E> Host<T, E> {
     }
 
     /// A slot on a connection with a free one, the fullest first, so that idle ones can expire.
-    fn place(&self, load: Load) -> Option<Lease<T>> {
+    fn place(&self, acceptable: Acceptable) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
-        for slot in slots.iter().filter(|slot| slot.connection.is_worn_out()) {
-            lock(&slot.state).retire();
-        }
-        // A connection that accepts no channel at all is useless.
-        slots.retain(|slot| {
-            let state = lock(&slot.state);
-            // While one caller has it alone its capacity is 0, too, but then it is in use.
-            let is_useless = state.capacity == 0 && state.in_use == 0;
-            !slot.connection.is_closed() && !is_useless
-        });
+        slots.retain(|slot| !slot.connection.is_closed() && !slot.is_useless());
         slots
             .iter()
             .filter(|slot: &&Arc<Slot<T>>| {
                 let state = lock(&slot.state);
                 state.in_use < state.capacity
                     && slot.is_usable()
-                    && (load == Load::Any || !slot.connection.is_heavy())
+                    && (acceptable == Acceptable::Any || slot.is_good())
             })
-            .max_by_key(|slot| lock(&slot.state).in_use)
+            .max_by_key(|slot| (slot.is_good(), lock(&slot.state).in_use))
             .map(Lease::take)
     }
 
@@ -179,7 +172,10 @@ impl<T: Pooled, E> Host<T, E> {
             .iter()
             .find(|slot: &&Arc<Slot<T>>| {
                 let state = lock(&slot.state);
-                state.in_use == 0 && state.capacity > 0 && slot.is_usable()
+                state.in_use == 0
+                    && state.capacity > 0
+                    && slot.is_usable()
+                    && !slot.connection.is_worn_out()
             })
             .map(Lease::take)
             .filter(Lease::take_all)
@@ -218,9 +214,11 @@ impl<T: Pooled, E> Host<T, E> {
         let mut slots = lock(&self.slots);
         let (expired, kept) =
             slots.drain(..).filter(|slot| !slot.connection.is_closed()).partition(|slot| {
+                if slot.is_useless() {
+                    return true;
+                }
                 let state = lock(&slot.state);
-                // Without capacity it is never leased again, so it need not become idle first.
-                state.in_use == 0 && (state.capacity == 0 || state.idle_since.elapsed() >= idle)
+                state.in_use == 0 && state.idle_since.elapsed() >= idle
             });
         *slots = kept;
         let expired: Vec<Arc<Slot<T>>> = expired;

@@ -36,17 +36,21 @@ pub struct Lease<T> {
     pub(super) slot: Arc<Slot<T>>,
 }
 
-impl SlotState {
-    /// From now on the connection gets no more channels.
-    pub(super) fn retire(&mut self) {
-        self.capacity = 0;
-        self.afterwards = None;
-    }
-}
-
 impl<T: Pooled> Slot<T> {
     pub(super) fn is_usable(&self) -> bool {
         !self.connection.is_closed() && !self.connection.is_suspect()
+    }
+
+    /// Whether new channels disturb nothing on the connection.
+    pub(super) fn is_good(&self) -> bool {
+        !self.connection.is_heavy() && !self.connection.is_worn_out()
+    }
+
+    /// Whether nobody uses the connection, and nobody will.
+    pub(super) fn is_useless(&self) -> bool {
+        let state = lock(&self.state);
+        // While one caller has it alone its capacity is 0, too, but then it is in use.
+        state.in_use == 0 && (state.capacity == 0 || self.connection.is_worn_out())
     }
 }
 

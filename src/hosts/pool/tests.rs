@@ -353,3 +353,33 @@ async fn a_worn_out_connection_is_replaced_and_ends_after_its_last_channel() {
     assert_eq!(pool.usage(host("h")).connections, 1);
     assert_eq!(made.load(Ordering::Relaxed), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn at_the_limit_a_worn_out_connection_still_gets_channels() {
+    let (pool, _, _) = pool();
+    let mut leases = Vec::new();
+    for _ in 0..LIMITS.connections_per_host {
+        let lease = pool.lease(host("h")).await.unwrap();
+        lease.connection().worn_out.store(true, Ordering::Relaxed);
+        leases.push(lease);
+    }
+    let one_more = pool.lease(host("h")).await.unwrap();
+    assert!(one_more.connection().worn_out.load(Ordering::Relaxed));
+    assert_eq!(
+        pool.usage(host("h")).connections,
+        LIMITS.connections_per_host
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_wants_a_connection_alone_gets_no_worn_out_one() {
+    let (pool, made, _) = pool();
+    let first = pool.lease_alone(host("h")).await.unwrap();
+    first.connection().worn_out.store(true, Ordering::Relaxed);
+    drop(first);
+
+    let second = pool.lease_alone(host("h")).await.unwrap();
+    assert!(!second.connection().worn_out.load(Ordering::Relaxed));
+    assert_eq!(pool.usage(host("h")).connections, 1);
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+}
