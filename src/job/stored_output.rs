@@ -115,6 +115,9 @@ impl Job {
         let mut pending = lock(&storage.pending);
         output_store.account(-weight(pending.bytes));
         pending.give_up();
+        drop(pending);
+        // Wakes the recorder, which may wait until the queue is shorter.
+        self.log.send_modify(|_| {});
     }
 
     /// Where its output is stored, and who stores it. `None` if this process does not store it.
@@ -168,7 +171,7 @@ impl Job {
         let Some(storage) = self.storage.get() else { return };
         let mut log = self.log.subscribe();
         log.mark_unchanged();
-        // Events leave the queue only when they are shown, so each step also changes the log.
+        // Whatever takes events out of the queue also changes the log, or wakes its readers.
         while condition(&lock(&storage.pending)) {
             log.changed().await.expect("a job owns its log");
         }

@@ -165,7 +165,7 @@ pub(crate) async fn record<F: FarEnd>(
             }
             End::Detached => {
                 tracing::info!(job = %job.id, "job detached");
-                shared.registry().detach(&job.id);
+                shared.registry().detach(&job);
             }
         }
     };
@@ -192,7 +192,7 @@ pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording:
             tracing::info!(job = %job.id, ?outcome, "job ended");
             finish(&shared, &job, &outcome).await;
         }
-        End::Detached => shared.registry().detach(&job.id),
+        End::Detached => shared.registry().detach(&job),
     }
 }
 

@@ -330,8 +330,11 @@ impl Registry {
     }
 
     /// Notes that a job continues without a recorder in this process.
-    pub(crate) fn detach(&mut self, id: &JobId) {
-        if let Some(entry) = self.jobs.get_mut(id) {
+    pub(crate) fn detach(&mut self, job: &Arc<Job>) {
+        // A job that was given up may have been adopted again since, under the same id.
+        if let Some(entry) = self.jobs.get_mut(&job.id)
+            && Arc::ptr_eq(&entry.job, job)
+        {
             entry.progress = Progress::Detached;
             entry.place = None;
         }

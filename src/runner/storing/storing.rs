@@ -1,6 +1,6 @@
 //! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored. If
-//! a disk hangs for three seconds, lines are shown without being stored; a store that is shared by
-//! several machines is waited for.
+//! nothing is stored for three seconds, because a disk hangs, lines are shown anyway. In a store that several
+//! machines share they wait instead.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -261,12 +261,12 @@ impl Storing {
         self.tasks.send(Task::Put(id.clone())).ok();
     }
 
-    /// Resolves once the records of all changed jobs were written, or could not be, or after
-    /// `patience`: another process may hold the database.
-    pub(crate) async fn flush(&self, patience: Duration) {
+    /// Writes the records of all changed jobs. Resolves after the attempt, or after `time_limit`, because
+    /// another process may hold the database.
+    pub(crate) async fn flush(&self, time_limit: Duration) {
         let (sender, flushed) = oneshot::channel();
         self.tasks.send(Task::Flush(sender)).ok();
-        timeout(patience, flushed).await.ok();
+        timeout(time_limit, flushed).await.ok();
     }
 
     /// Whether an ended job is stored to its last line, so that it need not stay in memory.

@@ -187,7 +187,7 @@ async fn a_shutdown_leaves_jobs_alone_that_outlive_us_or_were_detached() {
     let attached = started("a", false);
     let durable = started("b", true);
     let detached = started("c", false);
-    registry.detach(&detached.id);
+    registry.detach(&detached);
     let to_end: Vec<JobId> = registry.to_end().iter().map(|job| job.id.clone()).collect();
     assert_eq!(to_end, std::slice::from_ref(&attached.id));
     assert!(registry.place(&detached.id).is_none() && registry.stdin(&durable.id).is_some());

@@ -122,6 +122,23 @@ fn a_job_that_another_machine_records_leaves_nothing_that_waits_to_be_stored() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn giving_a_job_up_wakes_the_recorder_that_waits_for_the_store() {
+    let storing = storing_without_threads();
+    let job = stored_job(&storing);
+    for _ in 0..5 {
+        print(&job, "x".repeat(1 << 20) + "\n");
+    }
+    let patience = Duration::from_secs(3600);
+    let began = Instant::now();
+
+    tokio::join!(job.store_caught_up(patience), async {
+        storing.give_up(&job.id);
+    });
+
+    assert!(began.elapsed() < patience);
+}
+
 #[test]
 fn output_that_comes_faster_than_it_can_be_stored_is_shown_and_says_so() {
     let storing = storing_without_threads();
