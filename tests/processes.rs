@@ -421,7 +421,7 @@ async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an
         &sshd,
         &["tail", "-f", "--until", "begun", "--since", "0", &job],
     ));
-    let unfollowed = told(&sshjobs(&sshd, &["spawn", HOST, "--", "true"])).trim().to_owned();
+    let unfollowed = told(&sshjobs(&sshd, &["spawn", HOST, "--", "sleep 1000"])).trim().to_owned();
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     std::fs::write(
         sshd.ssh_config(),
@@ -446,6 +446,8 @@ async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an
             error(verb)
         );
     }
+    let (_, told_of) = error(&["wait", "--timeout", "1s", &job, &unfollowed]);
+    assert_eq!(told_of.matches("out of reach").count(), 1, "{told_of}");
     let (code, told_of) = error(&["search", &job, "nothing of this kind"]);
     assert!(
         code == Some(255) && told_of.contains("out of reach"),
@@ -460,7 +462,7 @@ async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an
     let (code, told_of) = error(&["signal", &job, "KILL"]);
     assert!(code == Some(255), "{code:?} {told_of}");
     std::fs::write(sshd.ssh_config(), config).unwrap();
-    told(&sshjobs(&sshd, &["forget", "--force", &job]));
+    told(&sshjobs(&sshd, &["forget", "--force", &job, &unfollowed]));
 }
 
 #[tokio::test]

@@ -1,13 +1,16 @@
 //! `sshjobs wait`: the end of jobs, as our exit code.
 
+use std::collections::BTreeSet;
+
 use tokio::time::Instant;
 
-use super::finish::{finish, warn_if_unreachable};
+use super::finish::finish;
 use super::pick;
 use crate::cli::args::WaitArgs;
 use crate::cli::exit::{exit_of, print};
 use crate::cli::json::json;
 use crate::cli::{Exit, note};
+use crate::jobs::printable;
 use crate::remote::Api;
 use crate::wire::{JobEntry, LastLinesOf, WaitMode, WaitRequest};
 
@@ -25,10 +28,12 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             return Ok(Exit::SUCCESS);
         }
         let deadline = args.timeout.map(|limit| Instant::now() + limit);
-        let mut is_first = true;
+        let mut longest_ms = FIRST_WAIT_MS;
+        let mut hosts_told = BTreeSet::new();
         loop {
-            let longest_ms = if is_first { FIRST_WAIT_MS } else { WAIT_MS };
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            // It only looks at the state of the jobs.
+            let is_last_call = left.is_some_and(|left| left.is_zero());
             let left_ms = left.map_or(longest_ms, |left| {
                 i64::try_from(left.as_millis()).unwrap_or(longest_ms)
             });
@@ -45,13 +50,11 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
                     last_lines_of: LastLinesOf::Failed,
                 })
                 .await?;
-            let is_late = left.is_some_and(|left| left.is_zero());
-            // `is_late` is from before the call: the last call begins after the limit.
-            if reply.timed_out && !is_late {
-                if is_first {
-                    warn_of_unreachable(api, &reply.jobs).await;
-                }
-                is_first = false;
+            if reply.timed_out {
+                tell_unreachable_hosts(&reply.jobs, &mut hosts_told);
+            }
+            if reply.timed_out && !is_last_call {
+                longest_ms = WAIT_MS;
                 continue;
             }
             let mut printed = Exit::SUCCESS;
@@ -61,9 +64,6 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             }
             if reply.timed_out {
                 note("the time limit has passed; the jobs continue");
-                for id in &ids {
-                    warn_if_unreachable(api, id).await;
-                }
                 return Ok(Exit::TIMED_OUT);
             }
             let ended = reply.jobs.iter().filter(|entry| entry.standing.state.is_final());
@@ -83,10 +83,14 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
     .await
 }
 
-async fn warn_of_unreachable(api: &Api, jobs: &[JobEntry]) {
+/// Names the hosts of jobs that are out of reach, each once.
+fn tell_unreachable_hosts(jobs: &[JobEntry], told: &mut BTreeSet<String>) {
     for job in jobs {
-        if job.standing.disconnected_ms.is_some() {
-            warn_if_unreachable(api, &job.job_id).await;
+        if job.standing.disconnected_ms.is_some() && told.insert(job.host.clone()) {
+            let host = printable(&job.host);
+            note(&format!(
+                "{host} is out of reach: its jobs may have ended already"
+            ));
         }
     }
 }
