@@ -1,7 +1,7 @@
 //! Unix sockets that only their owner can connect to.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
@@ -16,10 +16,11 @@ pub(crate) struct PrivateSocket {
 }
 
 impl PrivateSocket {
-    /// Listens at a path. Must be called within a tokio runtime.
+    /// Listens at a path, in the place of a socket of a program that has ended. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// `AddrInUse` if the file exists, `InvalidInput` if the path is too long for a socket, or the
+    /// `AddrInUse` if another file is there, `InvalidInput` if the path is too long for a socket, or the
     /// error of the file system.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         // Checked here, because the socket is made under a short name and then linked, and link(2)
@@ -30,6 +31,9 @@ impl PrivateSocket {
                 io::ErrorKind::InvalidInput,
                 format!("a socket's path may have {MOST_PATH_BYTES} bytes, not {bytes}"),
             ));
+        }
+        if is_abandoned(path) {
+            std::fs::remove_file(path)?;
         }
         let directory = path
             .parent()
@@ -74,9 +78,31 @@ impl Drop for PrivateSocket {
     }
 }
 
+/// Whether a path is a socket at which nothing listens.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
+    // Another error, such as a missing permission, may come from a socket at which a program listens.
+    is_socket
+        && std::os::unix::net::UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_socket_is_replaced_only_after_its_program_has_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = PrivateSocket::bind(&path).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+
+        drop(other);
+        let _socket = PrivateSocket::bind(&path).unwrap();
+        UnixStream::connect(&path).await.unwrap();
+    }
 
     #[tokio::test]
     async fn only_the_owner_can_connect_and_no_file_stays() {

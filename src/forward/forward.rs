@@ -21,7 +21,7 @@ use super::status::{ForwardId, ForwardState, ForwardStatus};
 use crate::hosts::{HostRef, Hosts, Lease, Link, Script};
 use crate::job::quote;
 use crate::lock::lock;
-use crate::ssh::{Endpoint, Tunnel};
+use crate::ssh::{DialError, Endpoint, Tunnel};
 
 /// Options of a forward.
 #[derive(Clone, Copy, Debug, Default)]
@@ -236,9 +236,12 @@ impl Forward {
         if let Some(tunnels) = tunnels {
             let at = self.spec.listen();
             let link = lease.connection();
-            // That of the lost connection would be in the way.
-            remove_socket(link, at).await;
-            let listening = link.connection.listen(at, tunnels.clone()).await;
+            let mut listening = link.connection.listen(at, tunnels.clone()).await;
+            if let Err(DialError::ListenRefused) = listening {
+                // The socket of the lost connection may still be there.
+                remove_socket(link, at).await;
+                listening = link.connection.listen(at, tunnels.clone()).await;
+            }
             listening.map_err(|source| ForwardError::RemoteListen {
                 at: at.clone(),
                 source,

@@ -32,7 +32,7 @@ impl Listener {
     pub(super) async fn bind(at: &Endpoint) -> Result<Self, ForwardError> {
         let bound = match at {
             Endpoint::Tcp { host, port } => {
-                // As for ssh, an empty name and a star stand for all addresses, but only for those of IPv4.
+                // An empty name and a star mean all addresses, as in ssh, but here only IPv4.
                 let host = if host.is_empty() || host == "*" {
                     "0.0.0.0"
                 } else {

