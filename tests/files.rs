@@ -570,6 +570,112 @@ async fn links_on_this_side_lead_no_file_out_of_its_directory() {
 }
 
 #[tokio::test]
+async fn a_link_in_the_place_of_a_copied_directory_is_replaced() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let (there, outside) = (sshd.path("there"), sshd.path("outside"));
+    std::fs::create_dir(&there).unwrap();
+    std::fs::write(there.join("file"), "hostile").unwrap();
+    std::fs::create_dir(&outside).unwrap();
+    for without_tar in [false, true] {
+        let here = sshd.path(&format!("here-{without_tar}"));
+        symlink(&outside, &here).unwrap();
+        let options = TreeOptions {
+            preserve: false,
+            without_tar,
+        };
+        let progress = std::sync::Arc::new(Progress::default());
+        let path = remote(&there);
+        let place = HostPath {
+            host: HOST,
+            path: &path,
+        };
+        let got = jobs.get_tree(place, &here, options, &progress);
+        timeout(PATIENCE, got).await.unwrap().unwrap();
+        assert_eq!(names(&outside), [""; 0], "without tar: {without_tar}");
+        assert_eq!(names(&here), ["file"], "without tar: {without_tar}");
+        assert!(!here.is_symlink());
+    }
+}
+
+/// Lets the owner delete what is below a directory, also after a test that fails.
+struct Writable(PathBuf);
+
+impl Drop for Writable {
+    fn drop(&mut self) {
+        let mut chmod = std::process::Command::new("chmod");
+        chmod.args(["-R", "u+rwX"]).arg(&self.0).status().ok();
+    }
+}
+
+#[tokio::test]
+async fn directories_that_their_owner_can_not_change_are_copied() {
+    for (preserve, without_tar) in [(false, false), (true, false), (true, true)] {
+        let sshd = Sshd::start().await;
+        let _deletable = Writable(sshd.path(""));
+        let jobs = sshd.jobs();
+        let (here, there, back) = (sshd.path("here"), sshd.path("there"), sshd.path("back"));
+        for (directory, file) in [("a/b", "a/b/x"), ("a", "a/y"), ("c", "c/z")] {
+            std::fs::create_dir_all(here.join(directory)).unwrap();
+            std::fs::write(here.join(file), file).unwrap();
+        }
+        for directory in ["a/b", "a"] {
+            let mode = std::fs::Permissions::from_mode(0o555);
+            std::fs::set_permissions(here.join(directory), mode).unwrap();
+        }
+        let options = TreeOptions {
+            preserve,
+            without_tar,
+        };
+        let progress = std::sync::Arc::new(Progress::default());
+        let path = remote(&there);
+        let place = HostPath {
+            host: HOST,
+            path: &path,
+        };
+        let put = jobs.put_tree(&here, place, options, &progress);
+        let put = timeout(PATIENCE, put).await.unwrap().unwrap();
+        assert!(put.failed.is_empty(), "{put:?}");
+        assert_eq!(picture(&there), picture(&here), "{options:?}");
+        // The second copy goes into the first, whose directories can't be changed either.
+        let rounds = if without_tar { 1 } else { 2 };
+        for _ in 0..rounds {
+            let got = jobs.get_tree(place, &back, options, &progress);
+            let got = timeout(PATIENCE, got).await.unwrap().unwrap();
+            assert!(got.failed.is_empty(), "{got:?}");
+            assert_eq!(picture(&back), picture(&here), "{options:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn holes_of_files_in_a_directory_stay_holes() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let (there, back) = (sshd.path("there"), sshd.path("back"));
+    std::fs::create_dir(&there).unwrap();
+    let sparse = std::fs::File::create(there.join("sparse")).unwrap();
+    sparse.set_len(64 << 20).unwrap();
+    sparse.write_all_at(b"end", (64 << 20) - 3).unwrap();
+    let progress = std::sync::Arc::new(Progress::default());
+    let path = remote(&there);
+    let place = HostPath {
+        host: HOST,
+        path: &path,
+    };
+    let got = jobs.get_tree(place, &back, TreeOptions::default(), &progress);
+    let got = timeout(PATIENCE, got).await.unwrap().unwrap();
+    assert_eq!(got.verified, 1, "{got:?}");
+    let copied = back.join("sparse").metadata().unwrap();
+    assert_eq!(copied.len(), 64 << 20);
+    assert!(
+        copied.blocks() * 512 < 1 << 20,
+        "{} blocks",
+        copied.blocks()
+    );
+}
+
+#[tokio::test]
 async fn a_server_that_lies_gets_no_file_past_us() {
     let far = noise(300_000);
     for mode in ["plain", "short", "reorder", "sizes"] {

@@ -75,10 +75,6 @@ impl HostFiles {
         name: &[u8],
         pattern: &RemotePath,
     ) -> Result<Vec<Option<RemotePath>>, FilesError> {
-        let below = |directory: &Option<RemotePath>, name: &[u8]| match directory {
-            Some(directory) => Ok(directory.join(name)),
-            None => RemotePath::new(name.to_vec()),
-        };
         let mut next = Vec::new();
         if !is_pattern(name) {
             for directory in &found {
@@ -132,5 +128,13 @@ impl HostFiles {
                 path,
             }]),
         }
+    }
+}
+
+/// A path below a directory. Without one it is below the home directory.
+fn below(directory: &Option<RemotePath>, name: &[u8]) -> Result<RemotePath, FilesError> {
+    match directory {
+        Some(directory) => Ok(directory.join(name)),
+        None => Ok(RemotePath::new(name.to_vec())?),
     }
 }

@@ -223,6 +223,19 @@ impl Jobs {
         self.repeat(Verb::Get, at, get).await
     }
 
+    /// Copies a symbolic link of a host as a link.
+    ///
+    /// # Errors
+    /// [`Error::Files`].
+    pub async fn get_link(
+        &self,
+        at @ HostPath { path, .. }: HostPath<'_>,
+        local: &Path,
+    ) -> Result<(), Error> {
+        let get = |files: HostFiles| async move { files.get_link(path, local).await }.boxed();
+        self.repeat(Verb::Get, at, get).await
+    }
+
     /// Attempts a transfer again, on a new connection, after it has lost its own. A host that can't
     /// be reached at first is not tried again.
     async fn repeat<'a, T>(

@@ -178,7 +178,7 @@ impl Session {
         }
     }
 
-    /// Waits for a future, and fails once no data was received or sent for too long.
+    /// Awaits a future. Fails if no data was received or sent for `self.silence`.
     async fn unless_silent<T>(&self, waiting: impl Future<Output = T>) -> Result<T, SftpError> {
         let mut waiting = std::pin::pin!(waiting);
         // From now: an idle session is silent, too.
@@ -240,7 +240,7 @@ impl Session {
         let mut names = self.names(request).await?.unwrap_or_default();
         if names.len() != 1 {
             return Err(SftpError::Protocol(
-                "the answer to a request for one path has another number of names",
+                "the server answered a request for one path with several names, or none",
             ));
         }
         Ok(names.remove(0).name)

@@ -1,13 +1,19 @@
 //! Directories as tar streams, made and unpacked on this machine.
 
-use std::fs::{self, File};
+use std::collections::BTreeSet;
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::local::{LocalEntry, LocalKind};
 use crate::files::progress::Progress;
 
-/// Writes entries below `root` as a tar stream.
+/// Permission bits with which the owner can list, enter and change a directory.
+pub(super) const OWNER_MAY_ALL: u32 = 0o700;
+
+/// Writes entries below `root` as a tar stream. In the stream the owner may do all with each directory, because many
+/// programs could not unpack into it otherwise.
 pub(super) fn pack(
     root: &Path,
     entries: &[LocalEntry],
@@ -20,7 +26,13 @@ pub(super) fn pack(
     for entry in entries {
         let path = root.join(&entry.below);
         match entry.kind {
-            LocalKind::Directory => archive.append_dir(&entry.below, &path)?,
+            LocalKind::Directory => {
+                let mut header = tar::Header::new_gnu();
+                header.set_metadata(&fs::symlink_metadata(&path)?);
+                header.set_mode(header.mode()? | OWNER_MAY_ALL);
+                header.set_size(0);
+                archive.append_data(&mut header, &entry.below, io::empty())?;
+            }
             LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
             LocalKind::File => {
                 archive.append_file(&entry.below, &mut File::open(&path)?)?;
@@ -36,7 +48,9 @@ pub(super) fn pack(
 /// What a tar stream had.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unpacked {
-    pub(super) files: Vec<std::path::PathBuf>,
+    pub(super) files: Vec<PathBuf>,
+    /// Each directory before those below it.
+    pub(super) directories: Vec<HostDirectory>,
     pub(super) bytes: u64,
     /// All entries, of any kind.
     pub(super) entries: u64,
@@ -44,7 +58,17 @@ pub(super) struct Unpacked {
     pub(super) skipped: Vec<String>,
 }
 
-/// Unpacks a tar stream of a host into a new directory.
+/// A directory of an archive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HostDirectory {
+    /// Path below the archive's root.
+    pub(super) below: PathBuf,
+    /// Permission bits that it has on the host.
+    pub(super) mode: u32,
+}
+
+/// Unpacks a tar stream of a host into a new directory. The owner may do all with each unpacked directory; set their
+/// modes once all is in its place.
 ///
 /// The stream is not trusted: entries that lead out of the directory, by their name or through a
 /// link, are errors; devices are skipped; no file becomes setuid.
@@ -60,8 +84,6 @@ pub(super) fn unpack(
     archive.set_unpack_xattrs(false);
     archive.set_overwrite(false);
     let mut unpacked = Unpacked::default();
-    // Their permissions are set last: one could forbid to write into it.
-    let mut directories = Vec::new();
     for entry in archive.entries()? {
         let mut entry = entry?;
         unpacked.entries += 1;
@@ -78,13 +100,12 @@ pub(super) fn unpack(
             if !entry.unpack_in(into)? {
                 return Err(leads_out(&path));
             }
-            let mode = entry.header().mode()?;
-            if preserve {
-                directories.push((into.join(&relative), mode));
-            } else if relative.as_os_str().is_empty() {
-                // It was there before, with permissions of its own: not more than the host's.
-                directories.push((into.to_owned(), mode & 0o755));
-            }
+            let mode = entry.header().mode()? & 0o777;
+            set_mode(&into.join(&relative), mode | OWNER_MAY_ALL)?;
+            unpacked.directories.push(HostDirectory {
+                below: relative,
+                mode,
+            });
             continue;
         }
         let size = entry.size();
@@ -98,7 +119,6 @@ pub(super) fn unpack(
             unpacked.files.push(relative);
         }
     }
-    set_modes(&directories)?;
     Ok(unpacked)
 }
 
@@ -122,36 +142,92 @@ fn leads_out(path: &Path) -> io::Error {
     )
 }
 
-fn set_modes(directories: &[(std::path::PathBuf, u32)]) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-
-    for (path, mode) in directories.iter().rev() {
-        // A link in its place would change a directory elsewhere.
-        if fs::symlink_metadata(path)?.is_dir() {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777))?;
-        }
+/// Sets the mode of a directory, unless there is something else.
+pub(super) fn set_mode(directory: &Path, mode: u32) -> io::Result<()> {
+    // A link in its place would change a directory elsewhere.
+    if is_real_directory(directory) {
+        fs::set_permissions(directory, Permissions::from_mode(mode))?;
     }
     Ok(())
 }
 
-/// Moves all that is in `from` into the directory `to`. Existing files are replaced, one by one and
-/// each at once. Entries that can't be moved are returned.
-pub(super) fn merge(from: &Path, to: &Path) -> io::Result<Vec<NotMoved>> {
-    let mut not_moved = Vec::new();
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let target = to.join(entry.file_name());
-        let is_directory = entry.file_type()?.is_dir();
-        if is_directory && is_real_directory(&target) {
-            not_moved.extend(merge(&entry.path(), &target)?);
-        } else if let Err(error) = fs::rename(entry.path(), &target) {
-            not_moved.push(NotMoved { target, error });
+/// What [`merge`] has done.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    /// Entries that could not be moved.
+    pub(super) not_moved: Vec<NotMoved>,
+    /// Directories that were there before, as paths below the target.
+    pub(super) existing: BTreeSet<PathBuf>,
+}
+
+/// Moves all that is in the directory `from` into the directory `to`. Existing files and links are replaced, one by one and
+/// each at once.
+pub(super) fn merge(from: &Path, to: &Path) -> io::Result<Merged> {
+    let mut merged = Merged::default();
+    let mut restricted = Vec::new();
+    let moved = move_entries(from, to, &mut merged, &mut restricted);
+    // The deepest first: the mode of a directory may forbid to enter it.
+    for directory in restricted.into_iter().rev() {
+        set_mode(&directory.path, directory.mode)?;
+    }
+    moved?;
+    Ok(merged)
+}
+
+/// A directory in which its owner can't make files, and which was made writable meanwhile.
+struct Restricted {
+    path: PathBuf,
+    mode: u32,
+}
+
+fn move_entries(
+    from: &Path,
+    to: &Path,
+    merged: &mut Merged,
+    restricted: &mut Vec<Restricted>,
+) -> io::Result<()> {
+    let mut directories = vec![PathBuf::new()];
+    while let Some(below) = directories.pop() {
+        let target = to.join(&below);
+        let mode = fs::metadata(&target)?.permissions().mode();
+        if mode & OWNER_MAY_ALL != OWNER_MAY_ALL {
+            if let Err(error) = set_mode(&target, mode | OWNER_MAY_ALL) {
+                merged.not_moved.push(NotMoved { target, error });
+                continue;
+            }
+            restricted.push(Restricted { path: target, mode });
         }
+        for entry in fs::read_dir(from.join(&below))? {
+            let entry = entry?;
+            let entry_below = below.join(entry.file_name());
+            let target = to.join(&entry_below);
+            let is_directory = entry.file_type()?.is_dir();
+            if is_directory && is_real_directory(&target) {
+                directories.push(entry_below);
+            } else if let Err(error) = replace(&entry.path(), &target, is_directory) {
+                merged.not_moved.push(NotMoved { target, error });
+            }
+        }
+        merged.existing.insert(below);
     }
-    if not_moved.is_empty() {
-        fs::remove_dir(from)?;
+    Ok(())
+}
+
+/// Moves an entry, in the place of an existing file or link.
+fn replace(from: &Path, to: &Path, is_directory: bool) -> io::Result<()> {
+    if is_directory {
+        // A directory can't be renamed over a link.
+        remove_link(to)?;
     }
-    Ok(not_moved)
+    fs::rename(from, to)
+}
+
+/// Removes a path if it is a symbolic link, which may lead anywhere.
+pub(super) fn remove_link(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        fs::remove_file(path)?;
+    }
+    Ok(())
 }
 
 /// An entry that could not be moved.

@@ -1,5 +1,6 @@
 //! Copies a directory of a host to this machine.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -10,7 +11,9 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
-use super::archive::{Unpacked, is_real_directory, merge, unpack};
+use super::archive::{
+    HostDirectory, Unpacked, is_real_directory, merge, remove_link, set_mode, unpack,
+};
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
 use super::{TreeOptions, TreeReport};
 use crate::files::download::{GetOptions, keep_attributes};
@@ -51,6 +54,15 @@ impl HostFiles {
             return Ok(report);
         }
         getting.file_by_file().await
+    }
+
+    /// Copies a symbolic link of the host as a link, in the place of an existing file or link.
+    ///
+    /// # Errors
+    /// If it is not a link, or `local` can't be made.
+    pub async fn get_link(&self, path: &RemotePath, local: &Path) -> Result<(), FilesError> {
+        let target = self.read_link(path).await?;
+        make_link(&target, local).map_err(FilesError::local(local))
     }
 }
 
@@ -94,11 +106,13 @@ impl GetTree<'_> {
             Ok::<_, io::Error>(unpacked)
         });
         let directory = inert_bytes(self.path.as_bytes());
+        // Only GNU tar has an option for holes (-S), in a format that is understood here.
         let script = format!(
             "command -v tar >/dev/null 2>&1 || exit {NO_TAR}; \
              d=$(printf %b. '{directory}'); d=${{d%.}}; \
              case $d in /*) ;; *) d=./$d ;; esac; \
-             cd \"$d\" && exec tar -cf - ."
+             case $(tar --version 2>/dev/null) in *GNU*) o='--format=gnu -S' ;; *) o= ;; esac; \
+             cd \"$d\" && exec tar $o -cf - ."
         );
         let ended = self.files.run_script(script, tokio::io::empty(), &mut far).await?;
         drop(far);
@@ -127,12 +141,13 @@ impl GetTree<'_> {
         if ended.status != Some(0) && unpacked.entries == 0 {
             return Err(refused());
         }
-        let mut report = self.verified(&part.0, unpacked).await?;
+        let mut report = self.verified(&part.0, &unpacked).await?;
         // GNU tar ends with 1 or 2 when it could not read some of the files.
         if ended.status != Some(0) {
             report.failed.push((self.path.to_string(), refused()));
         }
-        self.move_into_place(&part.0, &mut report).map_err(here(self.local))?;
+        self.move_into_place(&part.0, unpacked.directories, &mut report)
+            .map_err(here(self.local))?;
         Ok(Some(report))
     }
 
@@ -155,11 +170,11 @@ impl GetTree<'_> {
         Ok(PartDirectory(part))
     }
 
-    async fn verified(&self, part: &Path, unpacked: Unpacked) -> Result<TreeReport, FilesError> {
+    async fn verified(&self, part: &Path, unpacked: &Unpacked) -> Result<TreeReport, FilesError> {
         let mut report = TreeReport {
             written: unpacked.files.len() as u64,
             bytes: unpacked.bytes,
-            skipped: unpacked.skipped,
+            skipped: unpacked.skipped.clone(),
             ..TreeReport::default()
         };
         let Some(wanted) = self.files.digests_below(self.path, &unpacked.files).await else {
@@ -182,14 +197,37 @@ impl GetTree<'_> {
         Ok(report)
     }
 
-    fn move_into_place(&self, part: &Path, report: &mut TreeReport) -> io::Result<()> {
-        if !self.local.is_dir() {
-            return fs::rename(part, self.local);
+    /// Moves the unpacked directory to the target, or what is in it if the target exists, and sets the modes of
+    /// directories: of those that are new, or of all with `preserve`.
+    fn move_into_place(
+        &self,
+        part: &Path,
+        directories: Vec<HostDirectory>,
+        report: &mut TreeReport,
+    ) -> io::Result<()> {
+        let mut existing = BTreeSet::new();
+        if is_real_directory(self.local) {
+            let merged = merge(part, self.local)?;
+            for not_moved in merged.not_moved {
+                let target = not_moved.target;
+                let error = FilesError::local(&target)(not_moved.error);
+                report.failed.push((target.display().to_string(), error));
+            }
+            existing = merged.existing;
+        } else {
+            remove_link(self.local)?;
+            fs::rename(part, self.local)?;
         }
-        for not_moved in merge(part, self.local)? {
-            let target = not_moved.target;
-            let error = FilesError::local(&target)(not_moved.error);
-            report.failed.push((target.display().to_string(), error));
+        // The deepest first: the mode of a directory may forbid to enter it.
+        for directory in directories.into_iter().rev() {
+            if existing.contains(&directory.below) && !self.options.preserve {
+                continue;
+            }
+            let local = self.local.join(&directory.below);
+            if let Err(error) = set_mode(&local, directory.mode) {
+                let error = FilesError::local(&local)(error);
+                report.failed.push((local.display().to_string(), error));
+            }
         }
         Ok(())
     }
@@ -200,6 +238,7 @@ impl GetTree<'_> {
         let files = entries.iter().filter(|entry| entry.kind() == FileKind::File);
         self.progress
             .expect(files.map(|entry| entry.attributes.size.unwrap_or(0)).sum());
+        remove_link(self.local).map_err(FilesError::local(self.local))?;
         fs::create_dir_all(self.local).map_err(FilesError::local(self.local))?;
         let entries = self.make_directories(entries, &mut report);
         let gets: Vec<_> = entries
@@ -259,11 +298,7 @@ impl GetTree<'_> {
             let local = self.local.join(&entry.below);
             match entry.kind() {
                 FileKind::Symlink => {
-                    let made = match self.files.read_link(&entry.path).await {
-                        Ok(target) => make_link(&target, &local).map_err(FilesError::local(&local)),
-                        Err(error) => Err(error),
-                    };
-                    if let Err(error) = made {
+                    if let Err(error) = self.files.get_link(&entry.path, &local).await {
                         report.failed.push((entry.shown(), error));
                     }
                 }
@@ -343,8 +378,9 @@ impl RemoteEntry {
     }
 }
 
-/// Makes a directory, unless there is one.
+/// Makes a directory, unless there is one. A link is replaced.
 fn make_directory(path: &Path) -> io::Result<()> {
+    remove_link(path)?;
     match fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_real_directory(path) => {
             Ok(())

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
-use super::archive::pack;
+use super::archive::{OWNER_MAY_ALL, pack};
 use super::local::{LocalEntry, LocalKind, Walked, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
@@ -99,7 +99,7 @@ impl PutTree<'_> {
         }
     }
 
-    fn of_kind(&self, kind: LocalKind) -> impl Iterator<Item = &LocalEntry> {
+    fn of_kind(&self, kind: LocalKind) -> impl DoubleEndedIterator<Item = &LocalEntry> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
 
@@ -208,7 +208,44 @@ impl PutTree<'_> {
         };
         let renamed = self.files.session.status(request).await;
         renamed.map_err(FilesError::on("make the directory", self.target))?;
+        self.restrict_directories(&mut report).await?;
         Ok(report)
+    }
+
+    /// Sets the modes of directories that their owner can't change: in the archive the owner could.
+    async fn restrict_directories(&self, report: &mut TreeReport) -> Result<(), FilesError> {
+        let mut changes = Vec::new();
+        // The deepest first: the mode of a directory may forbid to enter it.
+        for entry in self.of_kind(LocalKind::Directory).rev() {
+            let local = self.local.join(&entry.below);
+            let attributes = attributes_of(&local).map_err(FilesError::local(&local))?;
+            let mode = attributes.permissions().unwrap_or(OWNER_MAY_ALL);
+            if mode & OWNER_MAY_ALL == OWNER_MAY_ALL {
+                continue;
+            }
+            let attributes = if self.options.preserve {
+                attributes
+            } else {
+                Attributes::of_mode(mode & 0o755)
+            };
+            changes.push((self.path_of(entry), attributes));
+        }
+        let changes = changes.into_iter().map(|(path, attributes)| async move {
+            let request = Request::Setstat(path.bytes(), attributes);
+            let set = self.files.session.status(request).await;
+            (
+                path.clone(),
+                set.map_err(FilesError::on("change the mode of", &path)),
+            )
+        });
+        // Many in flight. The server performs them in this order.
+        let mut changes = stream::iter(changes).buffered(AT_A_TIME);
+        while let Some((path, changed)) = changes.next().await {
+            if let Err(error) = changed {
+                report.failed.push((path.to_string(), error));
+            }
+        }
+        Ok(())
     }
 
     /// Removes what a failed transfer has unpacked.

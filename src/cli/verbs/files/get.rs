@@ -1,7 +1,6 @@
 //! `sshjobs get`: files of a host, or of many, to this machine.
 
 use std::ffi::OsStr;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +12,11 @@ use super::many::{hosts_of, on_each};
 use super::progress::shown;
 use super::put::{at_least_two, interrupted, jobs_error};
 use super::result::Copied;
+use crate::cli::Exit;
 use crate::cli::args::GetArgs;
-use crate::cli::exit::output_error;
+use crate::cli::exit::write_out;
 use crate::cli::terminal::Signals;
 use crate::cli::verbs::jobs::finish;
-use crate::cli::{Exit, report};
 use crate::jobs::{
     FileKind, FilesError, GetOptions, HostPath, Jobs, Progress, RemotePath, TreeOptions,
 };
@@ -46,9 +45,10 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
         };
         let mut signals = Signals::catch()?;
         let copies = getting.all(&api, &sources);
+        let keeps_parts = !is_stream(&local);
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            signal = signals.next() => Ok(interrupted(signal)),
+            signal = signals.next() => Ok(interrupted(signal, keeps_parts)),
         }
     })
     .await
@@ -164,6 +164,11 @@ impl Getting<'_> {
                 .await?;
             return Ok(Copied::of_tree(host, target.display().to_string(), &tree));
         }
+        // As within a directory.
+        if kind == FileKind::Symlink && self.args.copy.recursive {
+            self.jobs.get_link(HostPath { host, path }, target).await?;
+            return Ok(Copied::of_link(host, target));
+        }
         let options = GetOptions {
             preserve: self.args.copy.preserve,
             ..GetOptions::default()
@@ -188,19 +193,15 @@ impl Getting<'_> {
                 let mut pieces = pieces.map_err(jobs_error)?;
                 while let Some(piece) = pieces.next().await {
                     let piece = piece.map_err(jobs_error)?;
-                    match std::io::stdout().write_all(&piece) {
-                        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
-                            return Ok(Exit::BROKEN_PIPE);
-                        }
-                        Err(error) => {
-                            report(&output_error(&error));
-                            return Ok(Exit::OUTPUT);
-                        }
-                        Ok(()) => {}
+                    // In another thread, so that a signal is noticed while stdout accepts nothing.
+                    let writing = tokio::task::spawn_blocking(move || write_out(&piece));
+                    match writing.await.expect("writing does not panic") {
+                        Exit::SUCCESS => {}
+                        exit => return Ok(exit),
                     }
                 }
             }
         }
-        Ok(crate::cli::exit::write_out(b""))
+        Ok(Exit::SUCCESS)
     }
 }

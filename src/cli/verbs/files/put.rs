@@ -70,7 +70,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
         });
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            signal = signals.next() => Ok(interrupted(signal)),
+            signal = signals.next() => Ok(interrupted(signal, !uses_stdin)),
         }
     })
     .await
@@ -85,13 +85,16 @@ pub(super) fn at_least_two(paths: &[std::path::PathBuf], usage: &str) -> Result<
     Err(Error::invalid("a source or the target is missing", hint))
 }
 
-/// Reports that a signal has ended the transfer, which the next one continues.
-pub(super) fn interrupted(signal: u8) -> Exit {
-    report(&Error::new(
-        crate::wire::Code::ShuttingDown,
-        "interrupted; what was copied so far is kept in part files",
-        "run the same command again to continue",
-    ));
+/// Reports that a signal has ended the transfer. `keeps_parts` if the next one continues it.
+pub(super) fn interrupted(signal: u8, keeps_parts: bool) -> Exit {
+    let code = crate::wire::Code::ShuttingDown;
+    report(&if keeps_parts {
+        let message = "interrupted; what was copied so far is kept in part files";
+        Error::new(code, message, "run the same command again to continue")
+    } else {
+        let hint = "run the same command again; a stream starts from the beginning";
+        Error::new(code, "interrupted", hint)
+    });
     Exit::signaled(signal)
 }
 

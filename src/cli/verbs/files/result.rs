@@ -67,6 +67,20 @@ impl Copied {
         }
     }
 
+    pub(super) fn of_link(host: &str, local: &std::path::Path) -> Self {
+        Self {
+            shown: local.display().to_string(),
+            host: host.to_owned(),
+            change: "copied",
+            bytes: 0,
+            details: json!({
+                "path": local.display().to_string(),
+                "is_link": true,
+            }),
+            failed: 0,
+        }
+    }
+
     pub(super) fn of_tree(host: &str, shown: String, tree: &TreeReport) -> Self {
         for (path, error) in &tree.failed {
             let error = Error::from(crate::jobs::Error::from(error.clone()));
