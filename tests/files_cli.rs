@@ -168,6 +168,27 @@ async fn many_hosts_get_a_file_and_each_returns_its_own() {
     }
 }
 
+#[tokio::test]
+async fn a_link_to_a_directory_that_matches_a_pattern_is_copied_as_a_link() {
+    let sshd = Sshd::start().await;
+    let (far, back) = (sshd.path("far"), sshd.path("back"));
+    std::fs::create_dir_all(far.join("release")).unwrap();
+    std::fs::write(far.join("release/file"), "1").unwrap();
+    std::os::unix::fs::symlink("release", far.join("current")).unwrap();
+
+    let words = [
+        "get",
+        "-r",
+        &there(&far.join("*")),
+        &back.display().to_string(),
+    ];
+    told(&sshjobs(&sshd, &words));
+
+    assert_eq!(text(&back.join("release/file")), "1");
+    let link = std::fs::read_link(back.join("current")).unwrap();
+    assert_eq!(link, Path::new("release"));
+}
+
 /// An editor that replaces `old` by `new`, and does `meanwhile` first.
 fn editor(sshd: &Sshd, meanwhile: &str) -> String {
     let script = sshd.path("editor");
@@ -212,6 +233,34 @@ async fn an_edited_file_is_written_back_unless_somebody_was_faster() {
     let (code, said) = edit("exit 3");
     assert_eq!((code, text(&file).as_str()), (Some(1), "old\n"), "{said}");
     assert!(said.contains("nothing was saved"), "{said}");
+}
+
+#[tokio::test]
+async fn an_editor_is_stopped_by_term_and_an_unchanged_copy_is_deleted() {
+    let sshd = Sshd::start().await;
+    let file = sshd.path("conf");
+    std::fs::write(&file, "old\n").unwrap();
+    let temporary = sshd.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let began = sshd.path("began");
+    let script = format!("touch {}; exec sleep 1000", began.display());
+    let mut edit = command(&sshd, &["edit", &there(&file)])
+        .env("VISUAL", editor(&sshd, &script))
+        .env("TMPDIR", &temporary)
+        .spawn()
+        .unwrap();
+    eventually("the editor runs", async || began.exists()).await;
+    let copies = || std::fs::read_dir(&temporary).unwrap().flatten().collect::<Vec<_>>();
+    assert_eq!(
+        copies()[0].metadata().unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+
+    kill(Pid::from_raw(edit.id().cast_signed()), Signal::SIGTERM).unwrap();
+
+    assert_eq!(exit_of(&mut edit).await, Some(143));
+    assert!(copies().is_empty());
+    assert_eq!(text(&file), "old\n");
 }
 
 #[tokio::test]

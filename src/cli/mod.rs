@@ -29,7 +29,7 @@ pub use args::{
     WriteArgs, parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
-pub use terminal::{ServerSignals, TerminalPrompter};
+pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
 pub use top::top;
 pub use verbs::{
     Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,

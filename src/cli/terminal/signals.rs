@@ -1,14 +1,24 @@
 //! Signals with which a person or a supervisor ends the program.
 
+use std::time::Duration;
+
+use rustix::process::Signal;
 use tokio::signal::unix::{self, SignalKind, signal};
+use tokio::time::Instant;
 
 use crate::wire::{Code, Error};
 
-/// Catches INT, TERM and HUP, with which a person or a supervisor ends a run.
+/// A second INT within this time is the same one: timeout(1) signals its child, and then the child's process group.
+const SAME_INTERRUPT: Duration = Duration::from_millis(200);
+
+/// Catches INT, QUIT, TERM and HUP, with which a person or a supervisor ends a run.
 pub(crate) struct Signals {
     interrupt: unix::Signal,
+    quit: unix::Signal,
     terminate: unix::Signal,
     hang_up: unix::Signal,
+    /// When INT was last returned.
+    interrupted_at: Option<Instant>,
     /// Whether Ctrl-C was sent to the job.
     pub(crate) interrupted: bool,
 }
@@ -39,23 +49,37 @@ impl Signals {
     pub(crate) const HANG_UP: u8 = 1;
     /// SIGINT.
     pub(crate) const INTERRUPT: u8 = 2;
+    /// SIGQUIT.
+    pub(crate) const QUIT: u8 = 3;
+    const TERMINATE: u8 = 15;
 
     /// Installs the handlers. [`Code::Io`] if the system refuses.
     pub(crate) fn catch() -> Result<Self, Error> {
         Ok(Self {
             interrupt: catch_one(SignalKind::interrupt())?,
+            quit: catch_one(SignalKind::quit())?,
             terminate: catch_one(SignalKind::terminate())?,
             hang_up: catch_one(SignalKind::hangup())?,
+            interrupted_at: None,
             interrupted: false,
         })
     }
 
     /// Waits for a signal and returns its number. Cancelling loses none.
     pub(crate) async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => Self::INTERRUPT,
-            _ = self.terminate.recv() => 15,
-            _ = self.hang_up.recv() => Self::HANG_UP,
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => {
+                    let before = self.interrupted_at;
+                    if before.is_none_or(|before| before.elapsed() > SAME_INTERRUPT) {
+                        self.interrupted_at = Some(Instant::now());
+                        return Self::INTERRUPT;
+                    }
+                }
+                _ = self.quit.recv() => return Self::QUIT,
+                _ = self.terminate.recv() => return Self::TERMINATE,
+                _ = self.hang_up.recv() => return Self::HANG_UP,
+            }
         }
     }
 
@@ -70,6 +94,13 @@ impl Signals {
             never = doing => never,
         }
     }
+}
+
+/// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, instead of ending the program by XFSZ. Must be called
+/// within a tokio runtime.
+pub fn survive_file_size_limit() {
+    // The handler stays when the value is dropped. Without it a process with such a limit ends as any other program does.
+    signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).ok();
 }
 
 fn catch_one(kind: SignalKind) -> Result<unix::Signal, Error> {

@@ -180,20 +180,24 @@ fn has_hung_up() -> bool {
     rustix::termios::tcgetattr(io::stdin()).is_err_and(|error| error == rustix::io::Errno::IO)
 }
 
+/// Whether stdin has input, after waiting for it at most for `time_limit`.
+fn is_readable(stdin: &io::Stdin, time_limit: &Timespec) -> io::Result<bool> {
+    let ready = rustix::io::retry_on_intr(|| {
+        poll(&mut [PollFd::new(stdin, PollFlags::IN)], Some(time_limit))
+    })?;
+    Ok(ready > 0)
+}
+
 fn read_unless(is_over: &Mutex<bool>) -> io::Result<Vec<u8>> {
     let stdin = io::stdin();
-    let is_readable = |timeout: &Timespec| {
-        let poll_once = || poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(timeout));
-        rustix::io::retry_on_intr(poll_once).map(|count| count > 0)
-    };
     loop {
-        is_readable(&POLL_TIMEOUT)?;
+        is_readable(&stdin, &POLL_TIMEOUT)?;
         let is_over = lock(is_over);
         if *is_over {
             return Ok(Vec::new());
         }
         // Again, because another program may have read it: this read must not block.
-        if is_readable(&Timespec::default())? {
+        if is_readable(&stdin, &Timespec::default())? {
             let mut buffer = vec![0; 32 << 10];
             let length = rustix::io::retry_on_intr(|| rustix::io::read(&stdin, &mut *buffer))?;
             buffer.truncate(length);

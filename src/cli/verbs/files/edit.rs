@@ -4,12 +4,15 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Command;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
 
 use super::host_path::PathOnHosts;
 use super::put::jobs_error;
 use super::result::Copied;
 use crate::cli::args::EditArgs;
+use crate::cli::terminal::Signals;
 use crate::cli::verbs::jobs::finish;
 use crate::cli::{Exit, note, report};
 use crate::jobs::{
@@ -42,24 +45,31 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         // An editor may run for hours, so no connection waits for it.
         drop(files);
 
-        let directory = tempfile::tempdir().map_err(local(Path::new("a temporary directory")))?;
+        let directory = tempfile::Builder::new()
+            .prefix("sshjobs-edit-")
+            // The editor may make files that all may read, such as backups.
+            .permissions(std::fs::Permissions::from_mode(0o700))
+            .tempdir()
+            .map_err(local(Path::new("a temporary directory")))?;
         let copy = directory.path().join(OsStr::from_bytes(path.name()));
         std::fs::write(&copy, old.as_deref().unwrap_or_default()).map_err(local(&copy))?;
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))
             .map_err(local(&copy))?;
-        // No runtime task waits for a person.
-        let edited = tokio::task::block_in_place(|| run_editor(&copy));
-        let new = std::fs::read(&copy).map_err(local(&copy))?;
-        if let Err(error) = edited {
-            let is_changed = new != old.as_deref().unwrap_or_default();
-            report(&if is_changed {
+        let edited = run_editor(&copy).await;
+        let old_text = old.as_deref().unwrap_or_default();
+        let new = std::fs::read(&copy).map_err(local(&copy));
+        if let Err(NotEdited { error, exit }) = edited {
+            let is_changed = new.is_ok_and(|new| new != old_text);
+            let error = if is_changed {
                 keep(directory, &copy, error)
             } else {
                 error
-            });
-            return Ok(Exit::DECLINED);
+            };
+            report(&error);
+            return Ok(exit);
         }
-        if old.as_deref().unwrap_or_default() == new {
+        let new = new?;
+        if new == old_text {
             note(&format!("{} is unchanged", printable(&file.shown(host))));
             return Ok(Exit::SUCCESS);
         }
@@ -97,23 +107,67 @@ fn local(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
     move |error| jobs_error(FilesError::local(&path)(error))
 }
 
+/// The editor that a variable names.
+fn editor_in(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|editor| !editor.trim().is_empty())
+}
+
+/// Why the text that an editor leaves is not written to the host.
+struct NotEdited {
+    error: Error,
+    exit: Exit,
+}
+
+impl From<Error> for NotEdited {
+    fn from(error: Error) -> Self {
+        let exit = Exit::DECLINED;
+        Self { error, exit }
+    }
+}
+
 /// Runs the editor, which may have arguments, as `code --wait`.
-fn run_editor(file: &Path) -> Result<(), Error> {
-    let named = |name| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
-    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+async fn run_editor(file: &Path) -> Result<(), NotEdited> {
+    let editor = editor_in("VISUAL").or_else(|| editor_in("EDITOR"));
+    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+    let mut signals = Signals::catch()?;
     // As git and sudoedit do: the shell splits the words, and the file is one word whatever its
     // name.
-    let run = Command::new("/bin/sh")
+    let mut child = Command::new("/bin/sh")
         .args(["-c", &format!("{editor} \"$1\""), "sh"])
         .arg(file)
-        .status();
-    match run {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(Error::new(
-            Code::Io,
-            format!("the editor {editor:?} has failed ({status}), so nothing was saved"),
-            "set VISUAL or EDITOR to an editor that waits until the file is closed",
-        )),
-        Err(error) => Err(local(Path::new("/bin/sh"))(error)),
+        .spawn()
+        .map_err(local(Path::new("/bin/sh")))?;
+    loop {
+        tokio::select! {
+            ended = child.wait() => {
+                let status = ended.map_err(local(Path::new("/bin/sh")))?;
+                if status.success() {
+                    return Ok(());
+                }
+                let message = format!("the editor {editor:?} has failed ({status}), so nothing was saved");
+                let hint = "set VISUAL or EDITOR to an editor that waits until the file is closed";
+                return Err(Error::new(Code::Io, message, hint).into());
+            }
+            number = signals.next() => {
+                // A terminal sends INT and QUIT to the editor, too, which knows what they mean.
+                if number != Signals::INTERRUPT && number != Signals::QUIT {
+                    terminate(&child);
+                    let message = "interrupted, so nothing was saved";
+                    let error = Error::new(Code::ShuttingDown, message, "run the same command again");
+                    return Err(NotEdited {
+                        error,
+                        exit: Exit::signaled(number),
+                    });
+                }
+            }
+        }
+    }
+}
+
+fn terminate(child: &Child) {
+    let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
+    if let Some(pid) = pid {
+        // It may have ended by itself.
+        kill_process(pid, Signal::TERM).ok();
     }
 }
