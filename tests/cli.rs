@@ -45,6 +45,96 @@ async fn a_signal_becomes_128_and_its_number() {
 }
 
 #[tokio::test]
+async fn quit_and_two_interrupts_at_once_end_the_command_and_leave_none_of_its_processes() {
+    let sshd = Sshd::start().await;
+    for (signals, code) in [
+        (&[Signal::SIGQUIT][..], 131),
+        // The status of the trap: the two are one Ctrl-C, and no KILL follows.
+        (&[Signal::SIGINT, Signal::SIGINT], 3),
+    ] {
+        let pid_file = sshd.path("pid");
+        std::fs::remove_file(&pid_file).ok();
+        let script = format!(
+            "echo $$ > {0}.new; mv {0}.new {0}; trap 'sleep 0.2; exit 3' INT; while :; do sleep 0.05; done",
+            pid_file.display()
+        );
+        let mut running = sshjobs(&sshd).args(["run", HOST, "--", &script]).spawn().unwrap();
+        eventually("the command runs", async || pid_file.exists()).await;
+        let remote: i32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+
+        for signal in signals {
+            kill(Pid::from_raw(running.id().cast_signed()), *signal).unwrap();
+        }
+
+        assert_eq!(exit_of(&mut running).await, Some(code), "{signals:?}");
+        eventually("its process ends", async || {
+            kill(Pid::from_raw(remote), None).is_err()
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_file_sizes_is_an_error_of_the_output() {
+    let sshd = Sshd::start().await;
+    let program = sshjobs(&sshd);
+    let arguments: Vec<_> = program.get_args().collect();
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 8; exec \"$@\" >\"$0\""])
+        .arg(sshd.path("limited"))
+        .arg(program.get_program())
+        .args(arguments)
+        .args(["run", HOST, "--", "seq 100000"])
+        .env("XDG_CONFIG_HOME", sshd.path("no-config"))
+        .env("XDG_STATE_HOME", sshd.path("state"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(74), "{output:?}");
+}
+
+#[tokio::test]
+async fn the_servers_variable_is_for_verbs_about_jobs() {
+    let sshd = Sshd::start().await;
+    let by_variable = sshjobs(&sshd)
+        .arg("config")
+        .env("SSHJOBS_SERVER", "http://127.0.0.1:1")
+        .output()
+        .unwrap();
+    assert_eq!(by_variable.status.code(), Some(0), "{by_variable:?}");
+
+    let by_option = sshjobs(&sshd)
+        .args(["config", "--server", "http://127.0.0.1:1"])
+        .output()
+        .unwrap();
+    assert_eq!(by_option.status.code(), Some(2));
+    assert!(text(&by_option.stderr).contains("config does not work with --server"));
+}
+
+#[tokio::test]
+async fn an_address_at_which_no_http_server_listens_is_named_at_once() {
+    let sshd = Sshd::start().await;
+    let began = std::time::Instant::now();
+    let output = sshjobs(&sshd)
+        .args([
+            "jobs",
+            "--server",
+            &format!("http://127.0.0.1:{}", sshd.port()),
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(255));
+    assert!(
+        text(&output.stderr).contains("is not an sshjobs server"),
+        "{output:?}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it is not tried again"
+    );
+}
+
+#[tokio::test]
 async fn a_signal_of_another_process_that_ends_a_run_is_a_success() {
     let sshd = Sshd::start().await;
     let mut running = sshjobs(&sshd)

@@ -42,18 +42,24 @@ pub(super) fn load(cli: &Cli) -> Result<Config, Error> {
 
 /// Values of the command line and of variables that override the configuration file.
 pub(super) fn overrides(cli: &Cli) -> Overrides {
-    let named = |value: &Option<PathBuf>, option: &'static str, variable: &'static str| {
-        let value = value.clone()?;
-        let is_variable = std::env::var_os(variable).is_some_and(|set| set == value);
-        Some(Override {
-            value,
-            source: if is_variable { variable } else { option },
-        })
-    };
     Overrides {
-        file: named(&cli.config, "--config", "SSHJOBS_CONFIG"),
+        file: path_of(cli.config.as_ref(), "--config", "SSHJOBS_CONFIG"),
         // No variable names an ssh_config.
-        ssh_config: named(&cli.ssh_config, "--ssh-config", ""),
-        state_dir: named(&cli.state_dir, "--state-dir", "SSHJOBS_STATE_DIR"),
+        ssh_config: path_of(cli.ssh_config.as_ref(), "--ssh-config", ""),
+        state_dir: path_of(cli.state_dir.as_ref(), "--state-dir", "SSHJOBS_STATE_DIR"),
     }
+}
+
+/// A path that an option or a variable gives, and which of the two.
+fn path_of(
+    value: Option<&PathBuf>,
+    option: &'static str,
+    variable: &'static str,
+) -> Option<Override> {
+    let value = value?.clone();
+    let is_variable = std::env::var_os(variable).is_some_and(|set| set == value);
+    Some(Override {
+        value,
+        source: if is_variable { variable } else { option },
+    })
 }

@@ -97,6 +97,7 @@ fn run(cli: Cli, config: Config) -> Exit {
         }
     };
     let exit = runtime.block_on(async {
+        cli::survive_file_size_limit();
         match perform(cli, config).await {
             Ok(exit) => exit,
             Err(error) => {
@@ -119,6 +120,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         server,
         token_file,
         verb,
+        verb_name,
         ..
     } = cli;
     let server = match server {
@@ -128,6 +130,9 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         ))),
         None => None,
     };
+    if server.is_some() && verb.runs_here_only() {
+        return Err(not_with_server(&verb_name));
+    }
     let api = |config, host: Option<&String>, ssh: Option<&SshArgs>| {
         api(server.as_ref(), config, host, ssh)
     };
@@ -143,7 +148,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             ..
         }) => {
             if server.is_some() {
-                return Err(not_with_server());
+                return Err(not_with_server("hosts add"));
             }
             cli::add_host(file, &args)?
         }
@@ -196,22 +201,6 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Completions(args) => cli::completions(&args),
         Verb::Man(args) => cli::man(&args),
         Verb::Help(args) => cli::help(&args),
-        // Before the arms of these verbs, which would run them on this machine.
-        Verb::Demo(_)
-        | Verb::Serve(_)
-        | Verb::Token(_)
-        | Verb::Policy(_)
-        | Verb::Audit(_)
-        | Verb::Cluster(_)
-        | Verb::Store(_)
-        | Verb::Trust(_)
-        | Verb::Init(_)
-        | Verb::Config(_)
-        | Verb::Mcp(_)
-            if server.is_some() =>
-        {
-            return Err(not_with_server());
-        }
         Verb::Mcp(args) => cli::mcp(&args)?,
         Verb::Init(args) => {
             let service = of_a_person(config, None);
@@ -264,9 +253,8 @@ fn host_of(word: &Path) -> Option<String> {
     Some(word.to_str()?.split_once(':')?.0.to_owned())
 }
 
-fn not_with_server() -> Error {
+fn not_with_server(verb: &str) -> Error {
+    let message = format!("{verb} does not work with --server");
     let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
-    let message = "demo, serve, token, policy, audit, cluster, store, trust, init, mcp, config and hosts add do not \
-                   work with --server";
     Error::invalid(message, hint)
 }

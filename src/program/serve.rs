@@ -21,6 +21,12 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
              `sshjobs serve --help` says how. Ctrl-D ends it.",
         );
     }
+    if args.cluster.nats.is_some() {
+        let hint =
+            "add --http ADDRESS:PORT; a server on stdin and stdout has the jobs of this machine";
+        cli::report(&Error::invalid("a replica of a cluster serves HTTP", hint));
+        return Exit::USAGE;
+    }
     let elicitor = Arc::new(mcp::Elicitor::new());
     let service = Service::asking(
         config,

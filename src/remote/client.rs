@@ -148,9 +148,9 @@ impl Client {
         let asked = async {
             let mut own = Connection::default();
             let mut sender = self.connect(&mut own).await?;
-            let broken = |error: hyper::Error| Failed::Broken(error.to_string());
             let request = self.request(&Outgoing::readiness());
-            let response = sender.send_request(request).await.map_err(broken)?;
+            let response = sender.send_request(request).await;
+            let response = response.map_err(|error| self.failed(&error))?;
             let status = response.status();
             // The address may lead to any program, which may send any amount.
             let body = Limited::new(response.into_body(), READINESS_BYTES).collect().await;
@@ -303,14 +303,8 @@ impl Client {
         let request = self.request(asked);
         // The server may have closed the idle connection. Nothing of this call was sent yet.
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
-        let response: Response<Incoming> = sender.send_request(request).await.map_err(|error| {
-            // hyper cancels a request only before it has begun to send it.
-            if error.is_canceled() {
-                Failed::Unheard(error.to_string())
-            } else {
-                Failed::Broken(error.to_string())
-            }
-        })?;
+        let response = sender.send_request(request).await;
+        let response: Response<Incoming> = response.map_err(|error| self.failed(&error))?;
         let status = response.status();
         let body = response
             .into_body()
@@ -319,6 +313,18 @@ impl Client {
             .map_err(|error| Failed::Broken(error.to_string()))?;
         let body = body.to_bytes();
         Ok((sender, Answer { status, body }))
+    }
+
+    fn failed(&self, error: &hyper::Error) -> Failed {
+        if error.is_parse() {
+            // It answers, but not in HTTP.
+            Failed::Answered(self.foreign())
+        } else if error.is_canceled() {
+            // hyper cancels a request only before it has begun to send it.
+            Failed::Unheard(error.to_string())
+        } else {
+            Failed::Broken(error.to_string())
+        }
     }
 
     fn request(&self, asked: &Outgoing) -> Request<Full<Bytes>> {

@@ -237,6 +237,24 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// Whether it is about this machine, so that a server can't perform it.
+    pub fn runs_here_only(&self) -> bool {
+        matches!(
+            self,
+            Self::Audit(_)
+                | Self::Cluster(_)
+                | Self::Config(_)
+                | Self::Demo(_)
+                | Self::Init(_)
+                | Self::Mcp(_)
+                | Self::Policy(_)
+                | Self::Serve(_)
+                | Self::Store(_)
+                | Self::Token(_)
+                | Self::Trust(_)
+        )
+    }
+
     /// Its options of ssh, if it has them.
     pub fn ssh(&self) -> Option<&SshArgs> {
         if let Self::Run(args) = self {

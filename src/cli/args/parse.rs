@@ -1,5 +1,6 @@
 use anstream::ColorChoice;
 use clap::FromArgMatches;
+use clap::parser::ValueSource;
 
 use super::cli::{Cli, WhenColours};
 use super::help::{command_line, unknown_verb};
@@ -20,6 +21,11 @@ pub fn parse() -> Result<Cli, Error> {
     };
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     matches.subcommand_name().unwrap_or_default().clone_into(&mut cli.verb_name);
+    // The variable is for the verbs about jobs.
+    let is_variable = matches.value_source("server") == Some(ValueSource::EnvVariable);
+    if is_variable && cli.verb.runs_here_only() {
+        cli.server = None;
+    }
     let choice = match cli.color {
         WhenColours::Auto => ColorChoice::Auto,
         WhenColours::Always => ColorChoice::Always,
