@@ -84,14 +84,10 @@ pub(super) fn rotated_files(log: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
 /// # Errors
 /// If a file can't be read.
 pub fn for_each_line(log: &Path, mut read: impl FnMut(RawLine) -> bool) -> Result<(), AuditError> {
-    let at = |file: &Path| {
-        let file = file.to_owned();
-        move |source| AuditError { file, source }
-    };
-    let opened = open(log).map_err(at(log))?;
+    let opened = open(log).map_err(error_at(log))?;
     let mut files = Vec::new();
-    for (_, file) in rotated_files(log).map_err(at(log))? {
-        files.push((open(&file).map_err(at(&file))?, file));
+    for (_, file) in rotated_files(log).map_err(error_at(log))? {
+        files.push((open(&file).map_err(error_at(&file))?, file));
     }
     // Perhaps it was renamed since it was opened here. It is read once.
     let is_renamed = opened.as_ref().is_some_and(|opened| {
@@ -99,7 +95,7 @@ pub fn for_each_line(log: &Path, mut read: impl FnMut(RawLine) -> bool) -> Resul
         rotated.any(|rotated| rotated.identity == opened.identity)
     });
     if opened.is_none() && files.is_empty() {
-        return Err(at(log)(io::ErrorKind::NotFound.into()));
+        return Err(error_at(log)(io::ErrorKind::NotFound.into()));
     }
     if !is_renamed {
         files.push((opened, log.to_owned()));
@@ -111,7 +107,7 @@ pub fn for_each_line(log: &Path, mut read: impl FnMut(RawLine) -> bool) -> Resul
         for number in 1.. {
             let mut bytes = Vec::new();
             let limited = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
-            if limited.map_err(at(&file))? == 0 {
+            if limited.map_err(error_at(&file))? == 0 {
                 break;
             }
             let is_complete = bytes.pop_if(|last| *last == b'\n').is_some();
@@ -127,4 +123,9 @@ pub fn for_each_line(log: &Path, mut read: impl FnMut(RawLine) -> bool) -> Resul
         }
     }
     Ok(())
+}
+
+fn error_at(file: &Path) -> impl FnOnce(io::Error) -> AuditError {
+    let file = file.to_owned();
+    move |source| AuditError { file, source }
 }

@@ -85,7 +85,7 @@ impl Exit {
         }
     }
 
-    /// This exit code, unless it is that of a success; then the other one.
+    /// The first failure of the two, or success.
     pub(super) fn or(self, other: Self) -> Self {
         if self == Self::SUCCESS { other } else { self }
     }

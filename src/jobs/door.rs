@@ -268,15 +268,14 @@ impl Door {
         let has_text =
             matches!(&draft.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
         let has_stdin = has_text || draft.secrets.stdin.is_some();
-        let mut names = draft.env_names().into_iter();
-        let unlisted = names.any(|name| !template.env.iter().any(|listed| listed == name));
+        let has_other_env = draft.env_names().iter().any(|name| !template.allows_env(name));
         let options = [
             ("command", !draft.command.is_empty()),
             ("cwd", draft.cwd.is_some()),
             ("become", draft.becomes.is_some()),
             ("stdin", has_stdin && !template.allows_stdin),
             ("pty", draft.terminal.is_some() && !template.allows_pty),
-            ("env", unlisted),
+            ("env", has_other_env),
         ];
         match options.into_iter().find(|(_, is_refused)| *is_refused) {
             Some((option, _)) => {

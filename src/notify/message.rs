@@ -36,16 +36,18 @@ const MOST_SHOWN: usize = 300;
 
 /// A text for a message: shortened, on one line, and without characters that could reorder it.
 pub fn shortened(text: &str) -> String {
-    let is_harmful = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     let harmless = text.chars().map(|c| if is_harmful(c) { ' ' } else { c });
     let mut short: String = harmless.take(MOST_SHOWN).collect();
     if text.chars().nth(MOST_SHOWN).is_some() {
         short.push('…');
     }
     short
+}
+
+/// Whether a character is a control character or changes the direction of text.
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl Occasion {

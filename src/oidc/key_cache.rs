@@ -180,17 +180,22 @@ impl KeySource {
 
 impl FetchedKeys {
     fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
-        let fits = |key: &&SigningKey| {
-            let has_id = id.is_none() || key.id.as_deref() == id;
-            let name = format!("{algorithm:?}");
-            let has_algorithm = key.algorithm.as_ref().is_none_or(|known| *known == name);
-            has_id && has_algorithm && key.key.family() == algorithm.family()
-        };
-        self.keys.iter().filter(fits).map(|key| key.key.clone()).collect()
+        self.keys
+            .iter()
+            .filter(|key| key.fits(id, algorithm))
+            .map(|key| key.key.clone())
+            .collect()
     }
 }
 
 impl SigningKey {
+    fn fits(&self, id: Option<&str>, algorithm: Algorithm) -> bool {
+        let has_id = id.is_none() || self.id.as_deref() == id;
+        let name = format!("{algorithm:?}");
+        let has_algorithm = self.algorithm.as_ref().is_none_or(|known| *known == name);
+        has_id && has_algorithm && self.key.family() == algorithm.family()
+    }
+
     fn of(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
         let is_for_signatures = match &jwk.common.public_key_use {

@@ -186,8 +186,9 @@ impl Oidc {
         {
             return Ok(token);
         }
-        let no_token = || LoginFailed::Issuer("the reply has no id_token".to_owned());
-        let token = tokens.id_token.ok_or_else(no_token)?;
+        let Some(token) = tokens.id_token else {
+            return Err(LoginFailed::Issuer("the reply has no id_token".to_owned()));
+        };
         self.caller_of(token.expose_secret()).await?;
         let payload = issuer.verify(token.expose_secret()).await?;
         let claims = Claims::of(&payload).map_err(|_| TokenRefused::TooManyClaims)?;

@@ -78,22 +78,21 @@ fn check_reach(rule: &Rule, all: &[Rule]) -> Result<(), PolicyMistake> {
 }
 
 fn unmatched_hosts(rule: &Rule, inventory: &Inventory) -> Vec<Warning> {
-    let is_matched = |pattern: &HostPattern| {
-        inventory
-            .0
-            .keys()
-            .any(|name| pattern.matches(&Machine::new([name], 22, []), Which::Used))
-    };
     rule.hosts
         .iter()
         .filter_map(|pattern| match pattern {
-            HostPattern::Name(name) if !is_matched(pattern) => Some(Warning {
+            HostPattern::Name(name) if !matches_any(pattern, inventory) => Some(Warning {
                 line: rule.line,
                 message: format!("the rule {:?}: {name} matches no listed host", rule.name),
             }),
             HostPattern::Name(_) | HostPattern::Tag(_) => None,
         })
         .collect()
+}
+
+fn matches_any(pattern: &HostPattern, inventory: &Inventory) -> bool {
+    let mut names = inventory.0.keys();
+    names.any(|name| pattern.matches(&Machine::new([name], 22, []), Which::Used))
 }
 
 fn half_denied(rule: &Rule) -> Vec<Warning> {

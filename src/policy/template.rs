@@ -89,6 +89,11 @@ pub enum FillError {
 }
 
 impl Template {
+    /// Whether a call may set a variable.
+    pub fn allows_env(&self, name: &str) -> bool {
+        self.env.iter().any(|allowed| allowed == name)
+    }
+
     /// The values with which [`command_with`](Self::command_with) makes a command: accepted, in their
     /// plainest form, and with defaults.
     ///
@@ -177,8 +182,8 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
     Ok(parts)
 }
 
-/// What stands before a place, if a shell does not read a word there: a quoted value would be evaluated
-/// again, or would not be unquoted.
+/// The construct in which a placeholder stands, if a shell reads no word there: it would evaluate a quoted
+/// value again, or not unquote it.
 fn context_without_words(before: &str) -> Option<&'static str> {
     if before.ends_with('$') {
         Some("$")
@@ -193,7 +198,7 @@ fn context_without_words(before: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether the last of these brackets that was opened is not closed.
+/// Whether `text` ends inside a pair of such brackets.
 fn is_open(text: &str, opened: &str, closed: &str) -> bool {
     text.rsplit_once(opened).is_some_and(|(_, since)| !since.contains(closed))
 }

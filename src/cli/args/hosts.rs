@@ -154,11 +154,6 @@ fn host_address(text: &str) -> Result<HostAddress, String> {
         None => (rest, None),
     };
     let port: Option<u16> = port.map(str::parse).transpose().map_err(|_| USAGE)?;
-    let is_word = |word: &str| {
-        !word.is_empty()
-            && !word.starts_with('-')
-            && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/')
-    };
     if port == Some(0) || !is_word(host) || user.as_deref().is_some_and(|user| !is_word(user)) {
         return Err(USAGE.to_owned());
     }
@@ -167,6 +162,13 @@ fn host_address(text: &str) -> Result<HostAddress, String> {
         host: host.to_owned(),
         port,
     })
+}
+
+/// Whether a text can be the name of a host or a user.
+fn is_word(word: &str) -> bool {
+    !word.is_empty()
+        && !word.starts_with('-')
+        && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/')
 }
 
 #[cfg(test)]

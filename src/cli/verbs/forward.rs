@@ -84,11 +84,11 @@ struct Reported {
 
 /// Notes when a forward loses its connection, when it has one again, and why streams fail.
 async fn report_states(service: &Service, opened: &[ForwardStatus]) {
-    let start = |_: &ForwardStatus| Reported {
+    let mut reported: Vec<Reported> = Vec::new();
+    reported.resize_with(opened.len(), || Reported {
         state: ForwardState::Open,
         errors: 0,
-    };
-    let mut reported: Vec<Reported> = opened.iter().map(start).collect();
+    });
     loop {
         tokio::time::sleep(INTERVAL).await;
         let now = service.library().forwards();

@@ -102,17 +102,18 @@ pub fn man(args: &ManArgs) -> Exit {
     write_out(page.expect("a vector takes all").as_slice())
 }
 
+fn try_write_all(program: &Command, directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set());
+    for verb in [program].into_iter().chain(verbs) {
+        let file = directory.join(format!("{}.1", page_name(program, verb)));
+        std::fs::write(file, page(program, verb)?)?;
+    }
+    Ok(())
+}
+
 fn write_all(program: &Command, directory: &Path) -> Exit {
-    let writing = || -> io::Result<()> {
-        std::fs::create_dir_all(directory)?;
-        let verbs = program.get_subcommands().filter(|verb| !verb.is_hide_set());
-        for verb in [program].into_iter().chain(verbs) {
-            let file = directory.join(format!("{}.1", page_name(program, verb)));
-            std::fs::write(file, page(program, verb)?)?;
-        }
-        Ok(())
-    };
-    match writing() {
+    match try_write_all(program, directory) {
         Ok(()) => {
             note(&format!("the man pages are in {}", directory.display()));
             Exit::SUCCESS

@@ -66,17 +66,17 @@ pub(crate) async fn get(
     let service = service.becoming(becomes);
     let host = address.host.as_str();
     let files = service.library().files_at(address.on_host()).await.map_err(Error::from)?;
-    let path = files.expand(&address.path).await.map_err(about(host))?;
-    let found = files.stat(&path).await.map_err(about(host))?;
+    let path = files.expand(&address.path).await.map_err(|error| file_error(host, error))?;
+    let found = files.stat(&path).await.map_err(|error| file_error(host, error))?;
     match found.kind() {
         FileKind::File => {}
-        FileKind::Directory => return Err(about(host)(FilesError::IsDirectory(path)).into()),
+        FileKind::Directory => return Err(file_error(host, FilesError::IsDirectory(path)).into()),
         FileKind::Symlink | FileKind::Other => {
-            return Err(about(host)(FilesError::NotAFile(path)).into());
+            return Err(file_error(host, FilesError::NotAFile(path)).into());
         }
     }
     let total = found.size.unwrap_or(0);
-    let tag = tag_of(&files, &path, &found).await.map_err(about(host))?;
+    let tag = tag_of(&files, &path, &found).await.map_err(|error| file_error(host, error))?;
     let conditions = Conditions::of(&headers);
     if !conditions.allows(Some(&tag)) {
         return Err(precondition_failed());
@@ -94,7 +94,10 @@ pub(crate) async fn get(
     };
     let end = span.end.unwrap_or(total);
     let length = end - span.start;
-    let pieces = files.pieces(&path, span.start, Some(length)).await.map_err(about(host))?;
+    let pieces = files
+        .pieces(&path, span.start, Some(length))
+        .await
+        .map_err(|error| file_error(host, error))?;
 
     let mut response = Response::new(Body::from_stream(held(files, pieces)));
     if is_part {
@@ -207,8 +210,8 @@ impl Address {
 }
 
 /// Explains an error about a file of a host.
-fn about(host: &str) -> impl Fn(FilesError) -> Error {
-    move |error| Error::from(crate::jobs::Error::from(error)).about(host)
+fn file_error(host: &str, error: FilesError) -> Error {
+    Error::from(crate::jobs::Error::from(error)).about(host)
 }
 
 /// The entity tag of a file: the digest of its content or, where the host has no tool for that, a
@@ -239,10 +242,12 @@ async fn expected(
     }
     let host = address.host.as_str();
     let files = service.library().files(host).await.map_err(Error::from)?;
-    let path = files.expand(&address.path).await.map_err(about(host))?;
-    let found = files.find(&path).await.map_err(about(host))?;
+    let path = files.expand(&address.path).await.map_err(|error| file_error(host, error))?;
+    let found = files.find(&path).await.map_err(|error| file_error(host, error))?;
     let tag = match &found {
-        Some(found) => Some(tag_of(&files, &path, found).await.map_err(about(host))?),
+        Some(found) => {
+            Some(tag_of(&files, &path, found).await.map_err(|error| file_error(host, error))?)
+        }
         None => None,
     };
     if !conditions.allows(tag.as_deref()) || conditions.excludes(tag.as_deref()) {

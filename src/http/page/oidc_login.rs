@@ -98,8 +98,11 @@ fn with_cookie(
     response: impl IntoResponse,
     cookie: Option<HeaderValue>,
 ) -> Result<Response, LoginFailed> {
-    let too_long = || LoginFailed::Issuer("its token is too long for a cookie".to_owned());
-    let cookie = cookie.ok_or_else(too_long)?;
+    let Some(cookie) = cookie else {
+        return Err(LoginFailed::Issuer(
+            "its token is too long for a cookie".to_owned(),
+        ));
+    };
     let mut response = response.into_response();
     response.headers_mut().append(header::SET_COOKIE, cookie);
     Ok(response)

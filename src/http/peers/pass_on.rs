@@ -68,17 +68,20 @@ pub(super) async fn send(
     replica: &str,
     mut request: Request,
 ) -> Result<Response, Error> {
-    let failed = |error: &dyn std::fmt::Display| not_passed_on(replica, error);
-    let stream = peers.connect(replica).await.map_err(|error| failed(&error))?;
-    let (mut sender, moving) =
-        handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
+    let stream = peers.connect(replica).await.map_err(|error| not_passed_on(replica, &error))?;
+    let (mut sender, moving) = handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| not_passed_on(replica, &error))?;
     let mut tasks = JoinSet::new();
     tasks.spawn(moving);
     // HTTP/1.1 requires it.
     request
         .headers_mut()
         .insert(header::HOST, header::HeaderValue::from_static("replica"));
-    let response = sender.send_request(request).await.map_err(|error| failed(&error))?;
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| not_passed_on(replica, &error))?;
     let (parts, body) = response.into_parts();
     let body = body.map_frame(move |frame| {
         // Held by the body, so that dropping it ends the stream.

@@ -28,17 +28,21 @@ pub(crate) async fn pass_on_session(
     client: Client<'_>,
 ) -> Result<(), Error> {
     let Client { sink, stream } = client;
-    let failed = |error: &dyn std::fmt::Display| not_passed_on(replica, error);
     let library = service.library();
     let Some(peers) = library.peers() else {
-        return Err(failed(&"there is no cluster"));
+        return Err(not_passed_on(replica, &"there is no cluster"));
     };
-    let peer = peers.connect(replica).await.map_err(|error| failed(&error))?;
+    let peer = peers.connect(replica).await.map_err(|error| not_passed_on(replica, &error))?;
     let mut hello = "ws://replica/v1/session".into_client_request().expect("a constant URL");
     PassedCaller::new(library.caller(), library.rights()).write_to(hello.headers_mut());
-    let (socket, _) = client_async(hello, peer).await.map_err(|error| failed(&error))?;
+    let (socket, _) = client_async(hello, peer)
+        .await
+        .map_err(|error| not_passed_on(replica, &error))?;
     let (mut outgoing, mut incoming) = socket.split();
-    outgoing.send(Message::text(first)).await.map_err(|error| failed(&error))?;
+    outgoing
+        .send(Message::text(first))
+        .await
+        .map_err(|error| not_passed_on(replica, &error))?;
 
     let to_the_client = async {
         while let Some(Ok(message)) = incoming.next().await {

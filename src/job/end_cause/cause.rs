@@ -86,7 +86,7 @@ impl EndFacts<'_> {
     /// The strongest evidence that a job that was killed lacked memory, if there is any.
     fn lack_of_memory(&self) -> Option<MemoryEvidence> {
         let kills = self.evidence.used.memory_kills;
-        // If the kernel counted no kill while the job ran, the process in its log was not one of the job's.
+        // A count of zero proves that the kill in the kernel's log was not one of the job's processes.
         if kills.on_host != Some(0)
             && let Some(process) =
                 self.report.and_then(|report| report.killed_near(self.ended_ago()?))
@@ -144,7 +144,8 @@ impl EndCause {
         match exit {
             Exit::Signal(signal) => Self::of_signal(signal, facts),
             Exit::Status(status) => {
-                // Otherwise the command's parent has seen an exit, whose status is only like that of a signal.
+                // A shell reports a signal as a status of 128 and more, which a program may also return by itself.
+                // Only if the command's parent saw the signal is it certain.
                 if evidence.by_signal == Some(true)
                     && let Some(signal) = reported
                 {
@@ -219,7 +220,7 @@ impl Exit {
     }
 }
 
-/// Who usually sends a signal, if it is neither a person nor a program.
+/// The usual sender of a signal that a terminal or the kernel sends.
 fn usual_sender(signal: &str) -> Option<&'static str> {
     match signal {
         "INT" | "QUIT" => Some("a terminal sends it for a key"),

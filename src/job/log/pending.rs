@@ -23,11 +23,11 @@ pub trait OutputStore: Send + Sync {
     /// all jobs are too many. Never waits.
     fn account(&self, bytes: isize) -> bool;
 
-    /// Treatment of the end of a job whose output is shown without being stored.
+    /// Whether the end of a job waits for the store when its output is shown without being stored.
     fn end_of_job(&self) -> EndOfJob;
 }
 
-/// Treatment of the end of a job whose output is shown without being stored.
+/// Whether the end of a job waits for the store when its output is shown without being stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfJob {
     /// Only readers of this process follow the job.
@@ -166,7 +166,7 @@ impl Pending {
         for (event, now) in self.waiting.drain(..) {
             show(&event, now);
         }
-        // This also subtracts the batch in flight, so `mark_shown` must not do it again.
+        // The batch in flight is subtracted, too. `mark_shown` then ignores it, because nothing is in flight.
         self.bytes = end.as_ref().map_or(0, |(event, _)| event.weight());
         self.waiting.extend(end);
     }

@@ -14,9 +14,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::lock::lock;
 
-/// Matches patterns in lines within one budget of time for all calls, on threads of tokio's blocking pool, of which all
-/// values together use eight at most. A pattern's author decides its cost, so neither a job's recorder nor another
-/// reader may wait for it.
+/// Matches patterns in lines on threads of tokio's blocking pool. Each value has one budget of time for all its calls, and
+/// all values of the process use eight threads at most. A pattern's author decides its cost, so neither a job's recorder
+/// nor another reader may wait for it.
 #[derive(Debug)]
 pub struct Matching<const N: usize> {
     patterns: [Option<Regex>; N],

@@ -174,21 +174,28 @@ pub enum Reach {
 /// The [`FUNCTIONS`], preceded by the variables that they use. `decide` leaves a line `member PID` in `L`
 /// for each living process of the jobs.
 pub(super) fn functions_about(groups: &[ProcessGroup], reach: Reach) -> String {
-    let list = |line: &dyn Fn(&ProcessGroup) -> String| {
-        groups.iter().map(line).collect::<Vec<_>>().join("\n")
-    };
-    let of_tree = |line: &dyn Fn(&ProcessGroup) -> String| match reach {
-        Reach::Tree => list(line),
-        Reach::Marked => String::new(),
+    let groups_of_tree = match reach {
+        Reach::Tree => groups,
+        Reach::Marked => &[],
     };
     // Rounded up, so that a process as old as the job does not look older.
     let age = groups.iter().map(|group| group.age.as_secs() + 1).max().unwrap_or_default();
     format!(
         "A={age}\nG='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\n",
-        of_tree(&|group| group.pgid.to_string()),
-        of_tree(&|group| format!("/proc/{}/cmdline", group.pgid)),
-        list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
+        lines(groups_of_tree, |group| group.pgid.to_string()),
+        lines(groups_of_tree, |group| format!(
+            "/proc/{}/cmdline",
+            group.pgid
+        )),
+        lines(groups, |group| format!(
+            "SSHJOBS_JOB={}",
+            group.mark.as_str()
+        )),
     )
+}
+
+fn lines(groups: &[ProcessGroup], line: impl Fn(&ProcessGroup) -> String) -> String {
+    groups.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A POSIX shell script that sends `signal` to every process of the given jobs and reports the

@@ -1,6 +1,6 @@
 //! Records decisions and ends of jobs in the audit log that the policy in force names.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::call::{Call, Content};
@@ -222,21 +222,24 @@ impl Auditor {
     /// # Errors
     /// If a name is relative and there is no directory for it.
     pub(super) fn files(&self, settings: &AuditSettings) -> Result<AuditFiles, String> {
-        let missing = |file: &std::path::Path| {
-            format!(
-                "{} needs an absolute path here: there is no home directory",
-                file.display()
-            )
-        };
-        let below = |directory: &Option<PathBuf>, file: &PathBuf| match directory {
-            Some(directory) => Ok(directory.join(file)),
-            None if file.is_absolute() => Ok(file.clone()),
-            None => Err(missing(file)),
-        };
         Ok(AuditFiles {
-            log: below(&self.state, &settings.file)?,
-            key: below(&self.configuration, &settings.key)?,
+            log: below(self.state.as_deref(), &settings.file)?,
+            key: below(self.configuration.as_deref(), &settings.key)?,
         })
+    }
+}
+
+/// A file of the policy in a directory of ours.
+fn below(directory: Option<&Path>, file: &Path) -> Result<PathBuf, String> {
+    match directory {
+        Some(directory) => Ok(directory.join(file)),
+        None if file.is_absolute() => Ok(file.to_owned()),
+        None => {
+            let file = file.display();
+            Err(format!(
+                "{file} needs an absolute path here: there is no home directory"
+            ))
+        }
     }
 }
 

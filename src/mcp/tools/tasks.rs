@@ -150,8 +150,8 @@ async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolRespons
 /// A task that waits for an approver. `None` if its id, which clients may log, would contain secrets:
 /// variables or stdin. (A command is in the host's process list anyway.)
 fn until_approved(mut arguments: JsonObject, wait_ms: Option<i64>) -> Option<CallToolResponse> {
-    let is_given = |name: &str| arguments.get(name).is_some_and(|value| !value.is_null());
-    if SECRETS.into_iter().any(is_given) {
+    let mut secrets = SECRETS.into_iter().filter_map(|name| arguments.get(name));
+    if secrets.any(|secret| !secret.is_null()) {
         return None;
     }
     // Each poll makes the call again, and it must not run twice.

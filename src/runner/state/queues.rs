@@ -66,13 +66,11 @@ impl Queues {
     pub(crate) fn ahead_of(&self, job: &JobId, rule: QueueRule) -> Option<Vec<JobId>> {
         let place = self.entries.iter().position(|entry| entry.job == *job)?;
         let own = &self.entries[place];
-        let counts = |entry: &&QueueEntry| {
-            entry.queue == own.queue && (!rule.per_host || entry.shares_host_with(own))
-        };
         Some(
             self.entries[..place]
                 .iter()
-                .filter(counts)
+                .filter(|entry| entry.queue == own.queue)
+                .filter(|entry| !rule.per_host || entry.shares_host_with(own))
                 .map(|entry| entry.job.clone())
                 .collect(),
         )

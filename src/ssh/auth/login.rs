@@ -92,8 +92,8 @@ impl<'a> Login<'a> {
 
     fn why_nothing_was_tried(&self) -> String {
         if !self.host.methods.public_key {
-            return "nothing: keys are not allowed (PubkeyAuthentication), and the server accepts no \
-                    other method that is"
+            return "nothing: PubkeyAuthentication is off, and the server accepts none of the other \
+                    methods that are allowed"
                 .to_owned();
         }
         let files: Vec<_> =

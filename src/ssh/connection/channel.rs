@@ -47,14 +47,14 @@ pub struct Channel {
     pub(super) time_limit: Duration,
     /// Cancelled once the connection is lost.
     pub(super) lost: CancellationToken,
-    pub(super) closing: Closing,
+    pub(super) closes: CloseCounter,
 }
 
-/// Who closes a channel first.
+/// Counts a channel if we close it before the server does.
 ///
 /// russh 0.65 keeps its record of a channel that we close before the server (3 KiB) until the connection ends.
 #[derive(Debug)]
-pub(super) struct Closing {
+pub(super) struct CloseCounter {
     is_closed: Arc<AtomicBool>,
     /// Channels of the connection that we closed before the server.
     closed_first: Arc<AtomicUsize>,
@@ -76,16 +76,16 @@ pub struct ChannelWriter {
     half: ChannelWriteHalf<Msg>,
     time_limit: Duration,
     lost: CancellationToken,
-    closing: Closing,
+    closes: CloseCounter,
 }
 
-/// Time for the server to close the channel of a program that has ended or whose stdin has. Then we close it, which takes
+/// Time that the server has to close the channel after the program, or its stdin, has ended. A channel that we close first takes
 /// memory until the connection ends; see [`Connection::is_worn_out`](super::Connection::is_worn_out).
 pub const SERVER_CLOSES: Duration = Duration::from_millis(500);
 /// Maximum bytes of stdin that one call of [`ChannelWriter::write`] passes to russh.
 const STDIN_PIECE: usize = 32 << 10;
 
-impl Closing {
+impl CloseCounter {
     pub(super) fn new(closed_first: Arc<AtomicUsize>) -> Self {
         Self {
             is_closed: Arc::default(),
@@ -93,8 +93,8 @@ impl Closing {
         }
     }
 
-    /// Notes that we close the channel.
-    fn close(&self) {
+    /// Notes that we close the channel, unless it is closed already.
+    fn note_our_close(&self) {
         if !self.is_closed.swap(true, Relaxed) {
             self.closed_first.fetch_add(1, Relaxed);
         }
@@ -149,7 +149,7 @@ impl Channel {
 
     /// Closes a channel on which nothing was started, to free its session on the server.
     pub async fn close(self) -> Result<(), ChannelError> {
-        self.closing.close();
+        self.closes.note_our_close();
         bounded(self.time_limit, self.channel.close()).await
     }
 
@@ -173,12 +173,12 @@ impl Channel {
         request: impl AsyncFnOnce(&ChannelWriteHalf<Msg>) -> Result<(), russh::Error>,
     ) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
         let (reader, half) = self.channel.split();
-        let is_closed = Arc::clone(&self.closing.is_closed);
+        let is_closed = Arc::clone(&self.closes.is_closed);
         let writer = ChannelWriter {
             half,
             time_limit: self.time_limit,
             lost: self.lost,
-            closing: self.closing,
+            closes: self.closes,
         };
         if let Err(error) = bounded(self.time_limit, request(&writer.half)).await {
             // The events have no reader. A lost connection needs no closing.
@@ -215,7 +215,7 @@ impl ChannelReader {
     }
 
     /// Waits until the server has closed the channel, or the connection is lost. Drops what still comes.
-    async fn closed(&mut self) {
+    pub(in crate::ssh) async fn closed(&mut self) {
         while !matches!(self.next().await, None | Some(ChannelEvent::Close)) {}
     }
 
@@ -269,8 +269,8 @@ impl ChannelWriter {
     /// Sends some of `data` to stdin and returns the number of bytes sent. Waits while the window
     /// is closed.
     ///
-    /// Cancel safe: if the future is dropped, nothing was sent. In rare cases russh then takes these
-    /// bytes out of the window for good: if its own queue was full.
+    /// Cancel safe: if the future is dropped, nothing was sent. One exception: if russh's own queue was full,
+    /// the window stays smaller by these bytes.
     pub async fn write(&self, data: &[u8]) -> Result<usize, ChannelError> {
         let piece = &data[..data.len().min(STDIN_PIECE)];
         let mut writer = self.half.make_writer();
@@ -319,7 +319,7 @@ impl ChannelWriter {
 
     /// Closes the channel. No event follows, not even the server's own Close.
     pub async fn close(&self) -> Result<(), ChannelError> {
-        self.closing.close();
+        self.closes.note_our_close();
         bounded(self.time_limit, self.half.close()).await
     }
 }
@@ -368,7 +368,7 @@ pub(super) async fn open(
     closed_first: Arc<AtomicUsize>,
 ) -> Result<Channel, ChannelError> {
     let (sender, receiver) = oneshot::channel();
-    let closing = Closing::new(Arc::clone(&closed_first));
+    let closes = CloseCounter::new(Arc::clone(&closed_first));
     tokio::spawn(async move {
         let opened = bounded(time_limit, handle.channel_open_session()).await;
         // russh does not close a channel on the server when it is dropped.
@@ -383,6 +383,6 @@ pub(super) async fn open(
         channel,
         time_limit,
         lost,
-        closing,
+        closes,
     })
 }

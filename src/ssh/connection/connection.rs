@@ -30,7 +30,7 @@ pub struct Connection {
     pub(super) _via: Option<Arc<Self>>,
 }
 
-/// Channels that we may close first before the connection is worn out. russh then has kept about one MB.
+/// Number of channels closed by us first after which a connection is worn out. russh holds about 1 MB for them.
 pub(in crate::ssh) const MOST_CLOSED_FIRST: usize = 300;
 /// Time limit for a silent connection to answer before it is used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);

@@ -182,8 +182,9 @@ async fn a_connection_wears_out_by_channels_that_we_close_before_the_server() {
         writer.close().await.unwrap();
     }
     let (mut reader, writer) = start().await;
-    writer.end(&mut reader).await;
-    // It is closed already.
+    writer.eof().await.unwrap();
+    timeout(PATIENCE, reader.closed()).await.expect("the server closes");
+    // The server was first.
     writer.close().await.unwrap();
     assert!(!connection.is_worn_out());
 

@@ -238,16 +238,16 @@ impl Output {
         };
         let named: Vec<String> = {
             let chunks = lock(&self.chunks);
-            let chunk_of = |mark: &Mark| {
-                chunks.starting_at(Place {
-                    segment,
-                    offset: mark.offset,
-                })
-            };
             full.iter()
-                .map(|mark| match chunk_of(mark) {
-                    Some(chunk) => format!("{}:{}", chunk.length, chunk.sequence),
-                    None => String::new(),
+                .map(|mark| {
+                    let start = Place {
+                        segment,
+                        offset: mark.offset,
+                    };
+                    match chunks.starting_at(start) {
+                        Some(chunk) => format!("{}:{}", chunk.length, chunk.sequence),
+                        None => String::new(),
+                    }
                 })
                 .collect()
         };

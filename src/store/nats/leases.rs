@@ -585,16 +585,8 @@ impl Leases {
     /// The replica that should hold a host that no replica holds: the same one for every replica
     /// that asks, and each replica for its share of the hosts (rendezvous hashing).
     pub(super) fn preferred(&self, host: &str) -> String {
-        let weight = |replica: &String| {
-            let mut sum = crc32fast::Hasher::new();
-            sum.update(host.as_bytes());
-            sum.update(&[0]);
-            sum.update(replica.as_bytes());
-            // The low bits of a CRC of similar texts are similar.
-            u64::from(sum.finalize()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        };
-        let staying = self.staying();
-        staying.into_iter().max_by_key(weight).unwrap_or_else(|| self.own.name.clone())
+        let best = self.staying().into_iter().max_by_key(|replica| weight(host, replica));
+        best.unwrap_or_else(|| self.own.name.clone())
     }
 
     /// Hosts that this replica holds and another one should.
@@ -611,9 +603,10 @@ impl Leases {
         to: Option<&str>,
     ) -> Result<Option<String>, StoreError> {
         let to = to.map_or_else(|| self.preferred(host), str::to_owned);
-        let Some(token) = self.held(host).filter(|_| to != self.own.name) else {
+        if to == self.own.name {
             return Ok(None);
-        };
+        }
+        let Some(token) = self.held(host) else { return Ok(None) };
         let given = self.hosts.update(subject_token(host), to.clone().into(), token).await;
         // Also if it was lost meanwhile.
         lock(&self.state).held.remove(host);
@@ -634,6 +627,16 @@ impl Leases {
             tracing::debug!(%error, "others see only later that this replica has ended");
         }
     }
+}
+
+/// How much a replica should hold a host, compared with other replicas.
+fn weight(host: &str, replica: &str) -> u64 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(host.as_bytes());
+    sum.update(&[0]);
+    sum.update(replica.as_bytes());
+    // The low bits of a CRC of similar texts are similar.
+    u64::from(sum.finalize()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Name of this machine.

@@ -97,16 +97,10 @@ async fn read_nats(connection: &Connection) -> Result<NatsStatus, StoreError> {
     connection.client.flush().await.map_err(failed)?;
     let round_trip = asked_at.elapsed();
     let server = connection.client.server_info();
-    let ours = |name: &str| {
-        let name = name.strip_prefix("KV_").unwrap_or(name);
-        let rest = name.strip_prefix(&connection.prefix).and_then(|rest| rest.strip_prefix('_'));
-        // Another cluster's prefix may begin with this one's.
-        rest.is_some_and(|rest| STREAMS.iter().any(|stream| rest.starts_with(stream)))
-    };
     let mut streams = Vec::new();
     let mut all = connection.jetstream.streams();
     while let Some(info) = all.try_next().await.map_err(failed)? {
-        if ours(&info.config.name) {
+        if is_of_cluster(&info.config.name, &connection.prefix) {
             streams.push(described(info));
         }
     }
@@ -117,6 +111,14 @@ async fn read_nats(connection: &Connection) -> Result<NatsStatus, StoreError> {
         round_trip,
         streams,
     })
+}
+
+/// Whether a stream is one of the cluster with this prefix.
+fn is_of_cluster(stream: &str, prefix: &str) -> bool {
+    let name = stream.strip_prefix("KV_").unwrap_or(stream);
+    let rest = name.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('_'));
+    // Another cluster's prefix may begin with this one's.
+    rest.is_some_and(|rest| STREAMS.iter().any(|stream| rest.starts_with(stream)))
 }
 
 fn described(info: stream::Info) -> StreamStatus {

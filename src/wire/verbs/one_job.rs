@@ -69,7 +69,7 @@ impl Service {
                 format!("{} does not describe its processes", job.host()),
                 "it needs Linux's /proc, and awk; if it has them and is busy, try again",
             )),
-            // Which processes are the job's is not known before its host was reached.
+            // `JobEnded` means here that the host was never reached, so no process group is known.
             Err(jobs::Error::Signal(SignalError::JobEnded))
                 if job.status().disconnected.is_some() =>
             {
@@ -94,15 +94,15 @@ fn out_of_reach(job: &Job) -> Error {
 impl JobsRequest {
     /// Whether the filters beside `job_id` select a job.
     fn selects(&self, job: &JobEntry) -> bool {
-        let is_member = |fleet: &String| {
-            job.job_id
-                .strip_prefix(fleet.as_str())
-                .is_some_and(|rest| rest.starts_with('/'))
-        };
         self.host.as_ref().is_none_or(|host| *host == job.host)
             && (self.label.is_none() || self.label == job.label)
             && self.state.is_none_or(|state| state == job.standing.state)
-            && self.fleet.as_ref().is_none_or(is_member)
+            && self.fleet.as_ref().is_none_or(|fleet| is_member(&job.job_id, fleet))
             && self.limit != Some(0)
     }
+}
+
+/// Whether a job is a member of a fleet: its id is that of the fleet, a slash, and more.
+fn is_member(job: &str, fleet: &str) -> bool {
+    job.strip_prefix(fleet).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -32,7 +32,11 @@ pub(super) async fn checkpoints_of(
     log: Option<&str>,
 ) -> Result<Vec<Checkpoint>, Error> {
     let kept = cluster.audit_heads(log.map(str::to_owned)).await?;
-    let read = |kept: KeptHead| match kept.head.parse() {
+    kept.into_iter().map(checkpoint_of).collect()
+}
+
+fn checkpoint_of(kept: KeptHead) -> Result<Checkpoint, Error> {
+    match kept.head.parse() {
         Ok(head) => Ok(Checkpoint {
             log: kept.log,
             head,
@@ -45,8 +49,7 @@ pub(super) async fn checkpoints_of(
             ),
             "sshjobs does not write such: find out who else can publish to the cluster's NATS",
         )),
-    };
-    kept.into_iter().map(read).collect()
+    }
 }
 
 /// Lists the logs with their newest checkpoints, or all checkpoints of a log.

@@ -65,25 +65,22 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, about_job: Option<&Abo
     if about_job.is_some_and(|about| !about.covers(stored)) {
         return false;
     }
-    let matches = |wanted: &Option<String>, values: &[&str]| {
-        wanted.as_ref().is_none_or(|wanted| values.contains(&wanted.as_str()))
-    };
     let has_filter = args.caller.is_some() || args.host.is_some() || args.job.is_some();
     match &stored.event {
         Event::Decision(decided) => {
             let mut hosts: Vec<&str> = decided.machine.iter().map(String::as_str).collect();
             hosts.extend(decided.host.as_deref());
-            matches(&args.caller, &[&decided.caller])
-                && matches(&args.host, &hosts)
+            matches(args.caller.as_deref(), &[&decided.caller])
+                && matches(args.host.as_deref(), &hosts)
                 && !(args.denied && decided.allowed)
         }
         Event::Ended(ended) => {
-            matches(&args.caller, &[&ended.caller])
-                && matches(&args.host, &[&ended.host])
+            matches(args.caller.as_deref(), &[&ended.caller])
+                && matches(args.host.as_deref(), &[&ended.host])
                 && !args.denied
         }
         Event::Voted(voted) => {
-            let is_for_caller = matches(&args.caller, &[&voted.asker, &voted.by]);
+            let is_for_caller = matches(args.caller.as_deref(), &[&voted.asker, &voted.by]);
             is_for_caller && args.host.is_none() && !(args.denied && voted.agrees)
         }
         Event::Started { .. } => {
@@ -98,6 +95,11 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, about_job: Option<&Abo
         | Event::Repaired { .. }
         | Event::Missed { .. } => !has_filter && !args.denied,
     }
+}
+
+/// Whether one of the values is the wanted one, if one is wanted.
+fn matches(wanted: Option<&str>, values: &[&str]) -> bool {
+    wanted.is_none_or(|wanted| values.contains(&wanted))
 }
 
 /// A line for a person.

@@ -1,7 +1,7 @@
 //! `sshjobs inspect`: the processes of a running job, with their figures and the events that they wait
 //! for, or why a job ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::finish::finish;
@@ -156,10 +156,10 @@ fn size(bytes: u64) -> String {
 /// The processes as a tree: each with its depth, after its parent.
 fn by_parent(processes: &[ProcessEntry]) -> Vec<(usize, &ProcessEntry)> {
     let mut children: BTreeMap<u32, Vec<&ProcessEntry>> = BTreeMap::new();
-    let is_listed = |pid: u32| processes.iter().any(|process| process.pid == pid);
+    let listed: BTreeSet<u32> = processes.iter().map(|process| process.pid).collect();
     let mut stack: Vec<(usize, &ProcessEntry)> = Vec::new();
     for process in processes.iter().rev() {
-        if is_listed(process.parent) && process.parent != process.pid {
+        if listed.contains(&process.parent) && process.parent != process.pid {
             children.entry(process.parent).or_default().push(process);
         } else {
             stack.push((0, process));

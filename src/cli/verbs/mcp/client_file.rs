@@ -44,14 +44,13 @@ pub(super) fn own_file(client: McpClient, directories: &Directories) -> PathBuf 
         config,
         application_support,
     } = directories;
-    let set = |variable| std::env::var_os(variable).map(PathBuf::from);
     match client {
         McpClient::ClaudeCode => {
-            set("CLAUDE_CONFIG_DIR").as_ref().unwrap_or(home).join(".claude.json")
+            path_in("CLAUDE_CONFIG_DIR").as_ref().unwrap_or(home).join(".claude.json")
         }
         McpClient::ClaudeDesktop => application_support.join("Claude/claude_desktop_config.json"),
         McpClient::Codex => {
-            set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
+            path_in("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
         }
         McpClient::Cursor => home.join(".cursor/mcp.json"),
         // On macOS, too.
@@ -60,6 +59,10 @@ pub(super) fn own_file(client: McpClient, directories: &Directories) -> PathBuf 
         McpClient::Windsurf => home.join(".codeium/windsurf/mcp_config.json"),
         McpClient::Zed => config.join("zed/settings.json"),
     }
+}
+
+fn path_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
 }
 
 /// The file of a project, below its directory. `None` if the client has none.

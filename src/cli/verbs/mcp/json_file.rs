@@ -69,7 +69,6 @@ fn require_one(object: &CstObject, name: &str) -> Result<(), CantAdd> {
 }
 
 fn value_of(entry: &Entry, names_transport: bool) -> CstInputValue {
-    let text = |text: &str| CstInputValue::String(text.to_owned());
     let arguments = entry.arguments.iter().map(|argument| text(argument)).collect();
     let mut fields = Vec::new();
     if names_transport {
@@ -78,6 +77,10 @@ fn value_of(entry: &Entry, names_transport: bool) -> CstInputValue {
     fields.push(("command".to_owned(), text(&entry.command)));
     fields.push(("args".to_owned(), CstInputValue::Array(arguments)));
     CstInputValue::Object(fields)
+}
+
+fn text(text: &str) -> CstInputValue {
+    CstInputValue::String(text.to_owned())
 }
 
 #[cfg(test)]

@@ -36,13 +36,15 @@ pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
 }
 
 fn starts_like(known: &Item, entry: &Entry) -> bool {
-    let texts = |item: &Item| -> Option<Vec<String>> {
-        let values = item.as_array()?.iter();
-        values.map(|value| value.as_str().map(str::to_owned)).collect()
-    };
     let Some(known) = known.as_table_like() else { return false };
     known.get("command").and_then(Item::as_str) == Some(&entry.command)
         && known.get("args").and_then(texts).as_ref() == Some(&entry.arguments)
+}
+
+/// The elements of an array of strings.
+fn texts(item: &Item) -> Option<Vec<String>> {
+    let values = item.as_array()?.iter();
+    values.map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]

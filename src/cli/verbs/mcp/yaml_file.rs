@@ -84,9 +84,13 @@ fn value_of(entry: &Entry) -> Value {
     })
 }
 
-/// The lines of the entry. Its texts are quoted as in JSON, which YAML reads alike.
+/// A text in quotes as in JSON, which YAML reads alike.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The lines of the entry.
 fn block(entry: &Entry, indent: usize) -> Vec<String> {
-    let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let arguments: Vec<String> = entry.arguments.iter().map(|argument| quoted(argument)).collect();
     let name = quoted(&entry.name);
     let fields = [

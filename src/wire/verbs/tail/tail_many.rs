@@ -95,15 +95,20 @@ fn check(request: &TailRequest) -> Result<(), Error> {
 /// The request for each job, with its share of the bytes.
 fn one_by_one(request: &TailRequest, bytes: i64) -> Vec<TailRequest> {
     let count = i64::try_from(request.job_ids.len()).unwrap_or(1);
-    let one = |id: &String| TailRequest {
-        job_id: id.clone(),
-        job_ids: Vec::new(),
-        cursors: BTreeMap::new(),
-        since_line_no: request.cursors.get(id).map(|line| i64::try_from(*line).unwrap_or(i64::MAX)),
-        max_bytes: Some((bytes / count).max(LEAST_BYTES)),
-        ..request.clone()
-    };
-    request.job_ids.iter().map(one).collect()
+    let max_bytes = Some((bytes / count).max(LEAST_BYTES));
+    let mut requests = Vec::new();
+    for id in &request.job_ids {
+        let cursor = request.cursors.get(id);
+        requests.push(TailRequest {
+            job_id: id.clone(),
+            job_ids: Vec::new(),
+            cursors: BTreeMap::new(),
+            since_line_no: cursor.map(|line| i64::try_from(*line).unwrap_or(i64::MAX)),
+            max_bytes,
+            ..request.clone()
+        });
+    }
+    requests
 }
 
 /// Whether a job has what its reader waits for.

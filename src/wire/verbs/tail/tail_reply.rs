@@ -213,10 +213,8 @@ impl TailReply {
             ..
         } = tail;
         let first_line_no = page.lines.first().map(|line| line.line_no.value());
-        let stderr_lines = page.lines.iter().filter(|line| line.stream == Stream::Stderr);
-        let stderr_lines = stderr_lines.map(|line| line.line_no.value()).collect();
-        let continuation_lines = page.lines.iter().filter(|line| line.continuation);
-        let continuation_lines = continuation_lines.map(|line| line.line_no.value()).collect();
+        let stderr_lines = line_numbers(&page.lines, |line| line.stream == Stream::Stderr);
+        let continuation_lines = line_numbers(&page.lines, |line| line.continuation);
         // Last, because it consumes the lines.
         let shown = page.lines.into_iter();
         let (lines, records) = match format {
@@ -252,6 +250,14 @@ impl TailReply {
             lines,
         }
     }
+}
+
+fn line_numbers(lines: &[Line], is_meant: impl Fn(&Line) -> bool) -> Vec<u64> {
+    lines
+        .iter()
+        .filter(|line| is_meant(line))
+        .map(|line| line.line_no.value())
+        .collect()
 }
 
 impl TailReply {
