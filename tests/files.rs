@@ -598,7 +598,7 @@ async fn a_link_in_the_place_of_a_copied_directory_is_replaced() {
     }
 }
 
-/// Lets the owner delete what is below a directory, also after a test that fails.
+/// Makes a directory deletable for its owner, with all entries below it, also after a test that fails.
 struct Writable(PathBuf);
 
 impl Drop for Writable {

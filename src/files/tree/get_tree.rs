@@ -197,8 +197,8 @@ impl GetTree<'_> {
         Ok(report)
     }
 
-    /// Moves the unpacked directory to the target, or what is in it if the target exists, and sets the modes of
-    /// directories: of those that are new, or of all with `preserve`.
+    /// Moves the unpacked directory to the target, or its entries if the target exists. Then sets the modes of new
+    /// directories, or with `preserve` of all.
     fn move_into_place(
         &self,
         part: &Path,

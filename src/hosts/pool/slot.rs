@@ -46,7 +46,7 @@ impl<T: Pooled> Slot<T> {
         !self.connection.is_heavy() && !self.connection.is_worn_out()
     }
 
-    /// Whether nobody uses the connection, and nobody will.
+    /// Whether no caller uses the connection, and none will get a slot.
     pub(super) fn is_useless(&self) -> bool {
         let state = lock(&self.state);
         // While one caller has it alone its capacity is 0, too, but then it is in use.

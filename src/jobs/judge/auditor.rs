@@ -229,7 +229,7 @@ impl Auditor {
     }
 }
 
-/// A file of the policy in a directory of ours.
+/// The path of a file that the policy names, in our own directory if its name is relative.
 fn below(directory: Option<&Path>, file: &Path) -> Result<PathBuf, String> {
     match directory {
         Some(directory) => Ok(directory.join(file)),

@@ -149,7 +149,7 @@ async fn run_editor(file: &Path) -> Result<(), NotEdited> {
                 return Err(Error::new(Code::Io, message, hint).into());
             }
             number = signals.next() => {
-                // A terminal sends INT and QUIT to the editor, too, which knows what they mean.
+                // A terminal also sends INT and QUIT to the editor, which decides what to do.
                 if number != Signals::INTERRUPT && number != Signals::QUIT {
                     terminate(&child);
                     let message = "interrupted, so nothing was saved";
