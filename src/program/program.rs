@@ -15,10 +15,10 @@ use super::cluster::{cluster, no_state_dir, require, tokens};
 use super::configuration::{load, overrides};
 use super::protection::protect_memory;
 use super::serve::{serve_http, serve_stdio};
-use super::service::{api, for_a_person, of_a_person, on_a_screen, token, with_options};
-use crate::cli::{
-    self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogLevel, SshArgs, StoreVerb, Verb,
+use super::service::{
+    api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_options,
 };
+use crate::cli::{self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogLevel, StoreVerb, Verb};
 use crate::jobs::Config;
 use crate::remote::Client;
 use crate::wire::{Code, Error};
@@ -133,15 +133,22 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
     if server.is_some() && verb.runs_here_only() {
         return Err(not_with_server(&verb_name));
     }
-    let api = |config, host: Option<&String>, ssh: Option<&SshArgs>| {
-        api(server.as_ref(), config, host, ssh)
-    };
     // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
     // add none.
     Ok(match verb {
-        Verb::Run(args) => cli::run(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
+        Verb::Run(args) => {
+            cli::run(
+                &api_with_ssh(server, config, Some(&args.host), &args.ssh)?,
+                args,
+            )
+            .await
+        }
         Verb::Spawn(args) => {
-            cli::spawn(&api(config, Some(&args.host), Some(&args.ssh))?, args).await
+            cli::spawn(
+                &api_with_ssh(server, config, Some(&args.host), &args.ssh)?,
+                args,
+            )
+            .await
         }
         Verb::Hosts(HostsArgs {
             verb: Some(HostsVerb::Add(args)),
@@ -153,7 +160,11 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::add_host(file, &args)?
         }
         Verb::Hosts(args) => {
-            cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
+            cli::hosts(
+                &api_with_ssh(server, config, args.host.as_ref(), &args.ssh)?,
+                args,
+            )
+            .await
         }
         Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
             return Err(Error::invalid(
@@ -179,25 +190,25 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             let config = with_options(config, Some(&args.host), &args.ssh);
             cli::forward(&for_a_person(config), args).await
         }
-        Verb::Approvals(args) => cli::approvals(&api(config, None, None)?, args).await,
-        Verb::Approve(args) => cli::approve(&api(config, None, None)?, args).await,
-        Verb::Deny(args) => cli::deny(&api(config, None, None)?, args).await,
-        Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
-        Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,
-        Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
-        Verb::Export(args) => cli::export(&api(config, None, None)?, args).await,
-        Verb::Inspect(args) => cli::inspect(&api(config, None, None)?, args).await,
-        Verb::Screen(args) => cli::screen(&api(config, None, None)?, args).await,
-        Verb::Attach(args) => cli::attach(&api(config, None, None)?, args).await,
-        Verb::Search(args) => cli::search(&api(config, None, None)?, args).await,
-        Verb::Write(args) => cli::write(&api(config, None, None)?, args).await,
-        Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,
-        Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
+        Verb::Approvals(args) => cli::approvals(&api(server, config), args).await,
+        Verb::Approve(args) => cli::approve(&api(server, config), args).await,
+        Verb::Deny(args) => cli::deny(&api(server, config), args).await,
+        Verb::Tail(args) => cli::tail(&api(server, config), args).await,
+        Verb::Log(args) => cli::log(&api(server, config), args).await,
+        Verb::Read(args) => cli::read(&api(server, config), args).await,
+        Verb::Export(args) => cli::export(&api(server, config), args).await,
+        Verb::Inspect(args) => cli::inspect(&api(server, config), args).await,
+        Verb::Screen(args) => cli::screen(&api(server, config), args).await,
+        Verb::Attach(args) => cli::attach(&api(server, config), args).await,
+        Verb::Search(args) => cli::search(&api(server, config), args).await,
+        Verb::Write(args) => cli::write(&api(server, config), args).await,
+        Verb::Signal(args) => cli::signal(&api(server, config), args).await,
+        Verb::Wait(args) => cli::wait(&api(server, config), args).await,
         // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
-        Verb::Jobs(args) => cli::jobs(&on_a_screen(server.as_ref(), config), args).await,
-        Verb::Top(_) => cli::top(&on_a_screen(server.as_ref(), config)).await,
-        Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
-        Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
+        Verb::Jobs(args) => cli::jobs(&on_a_screen(server, config), args).await,
+        Verb::Top(_) => cli::top(&on_a_screen(server, config)).await,
+        Verb::Forget(args) => cli::forget(&api(server, config), args).await,
+        Verb::Ping(args) => cli::ping(&api(server, config), args).await,
         Verb::Completions(args) => cli::completions(&args),
         Verb::Man(args) => cli::man(&args),
         Verb::Help(args) => cli::help(&args),

@@ -14,33 +14,36 @@ use crate::webhook::Webhooks;
 use crate::wire::{Error, Service};
 
 /// The API of the server, or of this process.
-pub(super) fn api(
-    server: Option<&Arc<Client>>,
+pub(super) fn api(server: Option<Arc<Client>>, config: Config) -> Api {
+    match server {
+        Some(client) => Api::There(client),
+        None => Api::Here(for_a_person(config)),
+    }
+}
+
+/// The same for a verb with options of ssh, which are for `host`.
+///
+/// # Errors
+/// If there are such options and a server.
+pub(super) fn api_with_ssh(
+    server: Option<Arc<Client>>,
     config: Config,
     host: Option<&String>,
-    ssh: Option<&SshArgs>,
+    ssh: &SshArgs,
 ) -> Result<Api, Error> {
-    let Some(client) = server else {
-        let config = match ssh {
-            Some(ssh) => with_options(config, host, ssh),
-            None => config,
-        };
-        return Ok(Api::Here(for_a_person(config)));
-    };
-    if ssh.is_some_and(|ssh| !ssh.to_ssh().is_empty()) {
-        let hint = "omit -p, -l, -i, -J and -o; the server's ssh_config says how hosts are reached";
+    if server.is_some() && !ssh.to_ssh().is_empty() {
         return Err(Error::invalid(
             "ssh options do not work with --server",
-            hint,
+            "omit -p, -l, -i, -J and -o; the server's ssh_config says how hosts are reached",
         ));
     }
-    Ok(Api::There(Arc::clone(client)))
+    Ok(api(server, with_options(config, host, ssh)))
 }
 
 /// An API without prompts, for verbs that own the screen or wait too briefly for a person.
-pub(super) fn on_a_screen(server: Option<&Arc<Client>>, config: Config) -> Api {
+pub(super) fn on_a_screen(server: Option<Arc<Client>>, config: Config) -> Api {
     match server {
-        Some(client) => Api::There(Arc::clone(client)),
+        Some(client) => Api::There(client),
         None => Api::Here(of_a_person(config, None)),
     }
 }
