@@ -67,13 +67,16 @@ impl Oidc {
 /// The caller that the claims name. Names of static tokens contain no `|`, so they never equal one of
 /// these.
 fn caller_named(config: &IssuerConfig, claims: &Claims) -> Result<Caller, TokenRefused> {
-    let invalid = || TokenRefused::Claim(config.caller.clone());
-    let [name] = claims.values(&config.caller) else { return Err(invalid()) };
-    let is_plain = name.chars().all(|c| c.is_ascii_graphic());
-    if name.is_empty() || !is_plain || name.len() > LONGEST_NAME {
-        return Err(invalid());
+    match claims.values(&config.caller) {
+        [name] if is_name(name) => Ok(Caller::new(&format!("{}|{name}", config.prefix()))),
+        _ => Err(TokenRefused::Claim(config.caller.clone())),
     }
-    Ok(Caller::new(&format!("{}|{name}", config.prefix())))
+}
+
+/// Whether a claim can name a caller.
+fn is_name(name: &str) -> bool {
+    let is_plain = name.chars().all(|c| c.is_ascii_graphic());
+    is_plain && !name.is_empty() && name.len() <= LONGEST_NAME
 }
 
 /// The role that the claims give, and its hosts.

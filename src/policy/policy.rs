@@ -70,7 +70,7 @@ impl Policy {
         self.templates.values().filter(move |template| {
             let mut endpoint = endpoint.clone();
             endpoint.users.extend(template.becomes.clone());
-            let may = |verb| {
+            [Verb::Run, Verb::Spawn].into_iter().any(|verb| {
                 let request = Request {
                     caller,
                     verb,
@@ -80,8 +80,7 @@ impl Policy {
                     minute,
                 };
                 matches!(self.decide(&request), Decision::Allowed(_))
-            };
-            may(Verb::Run) || may(Verb::Spawn)
+            })
         })
     }
 

@@ -35,6 +35,20 @@ pub struct Times {
     pub modified: u32,
 }
 
+impl Times {
+    /// The nearest times that SFTP can send, from seconds since 1970.
+    pub fn nearest(accessed: i64, modified: i64) -> Self {
+        Self {
+            accessed: nearest(accessed),
+            modified: nearest(modified),
+        }
+    }
+}
+
+fn nearest(seconds: i64) -> u32 {
+    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
+}
+
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {

@@ -1,6 +1,5 @@
 //! Copies a directory of a host to this machine.
 
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -12,7 +11,8 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{
-    HostDirectory, Unpacked, is_real_directory, merge, remove_link, set_mode, unpack,
+    HostDirectory, Merged, NotMoved, Unpacked, is_real_directory, merge, remove_link, set_mode,
+    unpack,
 };
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
 use super::{TreeOptions, TreeReport};
@@ -205,29 +205,31 @@ impl GetTree<'_> {
         directories: Vec<HostDirectory>,
         report: &mut TreeReport,
     ) -> io::Result<()> {
-        let mut existing = BTreeSet::new();
+        let mut merged = Merged::default();
         if is_real_directory(self.local) {
-            let merged = merge(part, self.local)?;
-            for not_moved in merged.not_moved {
-                let target = not_moved.target;
-                let error = FilesError::local(&target)(not_moved.error);
-                report.failed.push((target.display().to_string(), error));
-            }
-            existing = merged.existing;
+            merged = merge(part, self.local)?;
         } else {
             remove_link(self.local)?;
             fs::rename(part, self.local)?;
         }
         // The deepest first: the mode of a directory may forbid to enter it.
         for directory in directories.into_iter().rev() {
-            if existing.contains(&directory.below) && !self.options.preserve {
+            if merged.existing.contains(&directory.below) && !self.options.preserve {
                 continue;
             }
             let local = self.local.join(&directory.below);
+            // There may be a link, which leads to a directory elsewhere.
+            if merged.not_moved.iter().any(|entry| local.starts_with(&entry.target)) {
+                continue;
+            }
             if let Err(error) = set_mode(&local, directory.mode) {
                 let error = FilesError::local(&local)(error);
                 report.failed.push((local.display().to_string(), error));
             }
+        }
+        for NotMoved { target, error } in merged.not_moved {
+            let error = FilesError::local(&target)(error);
+            report.failed.push((target.display().to_string(), error));
         }
         Ok(())
     }

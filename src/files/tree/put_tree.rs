@@ -429,17 +429,9 @@ fn attributes_of(path: &Path) -> io::Result<Attributes> {
 fn attributes_from(metadata: &std::fs::Metadata) -> Attributes {
     Attributes {
         mode: Some(metadata.mode() & 0o777),
-        times: Some(Times {
-            accessed: sent_time(metadata.atime()),
-            modified: sent_time(metadata.mtime()),
-        }),
+        times: Some(Times::nearest(metadata.atime(), metadata.mtime())),
         ..Attributes::default()
     }
-}
-
-/// The nearest time that SFTP can send: it has those from 1970 to 2106.
-fn sent_time(seconds: i64) -> u32 {
-    u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
 }
 
 /// The digests of files below a directory of this machine.

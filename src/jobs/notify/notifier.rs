@@ -200,16 +200,10 @@ impl Notifier {
 
     /// The receivers of a job's end, each once: those that its caller has named, and those of rules.
     fn receivers_at_end(&self, job: &job::Job, has_failed: bool) -> Vec<Receiver> {
-        let is_wanted = |occasion: &NotifyOn| match occasion {
-            NotifyOn::End => true,
-            NotifyOn::Failure => has_failed,
-            // A watch notifies of these.
-            NotifyOn::Prompt | NotifyOn::Silence | NotifyOn::Match => false,
-        };
         let of_rules = self
             .config
             .rules_for(ChosenBy::of(job))
-            .filter(|rule| rule.occasions().iter().any(is_wanted))
+            .filter(|rule| rule.occasions().iter().any(|occasion| is_at_end(*occasion, has_failed)))
             .flat_map(|rule| rule.targets.iter().cloned())
             .map(Receiver::Target);
         let mut receivers: Vec<Receiver> =
@@ -362,5 +356,15 @@ impl Notifier {
     pub async fn deliveries(&self) -> Result<Vec<Delivery>, String> {
         let outbox = self.outbox.read().await.map_err(|error| error.to_string())?;
         Ok(outbox.deliveries().to_vec())
+    }
+}
+
+/// Whether the end of a job is such an occasion.
+fn is_at_end(occasion: NotifyOn, has_failed: bool) -> bool {
+    match occasion {
+        NotifyOn::End => true,
+        NotifyOn::Failure => has_failed,
+        // A watch notifies of these.
+        NotifyOn::Prompt | NotifyOn::Silence | NotifyOn::Match => false,
     }
 }

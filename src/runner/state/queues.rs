@@ -83,12 +83,11 @@ impl Queues {
             return Some((ahead.len() + 1).saturating_sub(rule.parallel));
         }
         let own = self.entries.iter().find(|entry| entry.job == *job)?;
-        let on_host = |host: &String| {
-            let is_there =
-                |entry: &&QueueEntry| ahead.contains(&entry.job) && entry.hosts.contains(host);
-            self.entries.iter().filter(is_there).count()
-        };
-        let most = own.hosts.iter().map(on_host).max().unwrap_or_default();
+        let counts = own.hosts.iter().map(|host| {
+            let on_host = self.entries.iter().filter(|entry| entry.hosts.contains(host));
+            on_host.filter(|entry| ahead.contains(&entry.job)).count()
+        });
+        let most = counts.max().unwrap_or_default();
         Some((most + 1).saturating_sub(rule.parallel))
     }
 }

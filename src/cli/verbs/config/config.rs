@@ -106,24 +106,31 @@ fn effective(
 ) -> Vec<Effective> {
     let set = text.map(values_in).unwrap_or_default();
     let name = file.map(|file| file.display().to_string()).unwrap_or_default();
-    let of_file = |value: &SetValue| Effective {
-        table: value.table.clone(),
-        name: value.name.clone(),
-        value: Some(value.text.clone()),
-        source: format!("{name}:{}", value.line),
-    };
     let mut values: Vec<Effective> = keys()
         .into_iter()
         .map(|key| {
             let is_same_key =
                 |value: &&SetValue| value.table == key.table && value.name == key.name;
             overridden(&key, overrides)
-                .or_else(|| set.iter().find(is_same_key).map(of_file))
+                .or_else(|| set.iter().find(is_same_key).map(|value| set_in_file(value, &name)))
                 .unwrap_or_else(|| default(key, config))
         })
         .collect();
-    values.extend(set.iter().filter(|value| value.table.starts_with("hosts.")).map(of_file));
+    values.extend(
+        set.iter()
+            .filter(|value| value.table.starts_with("hosts."))
+            .map(|value| set_in_file(value, &name)),
+    );
     values
+}
+
+fn set_in_file(value: &SetValue, file: &str) -> Effective {
+    Effective {
+        table: value.table.clone(),
+        name: value.name.clone(),
+        value: Some(value.text.clone()),
+        source: format!("{file}:{}", value.line),
+    }
 }
 
 /// The value of the command line or of a variable, if it has one.

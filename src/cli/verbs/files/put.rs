@@ -230,11 +230,7 @@ impl Putting<'_> {
         options.new_mode = Some(metadata.mode() & 0o777);
         if self.args.copy.preserve {
             options.mode = options.mode.or(options.new_mode);
-            let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
-            options.times = Some(Times {
-                accessed: seconds(metadata.atime()),
-                modified: seconds(metadata.mtime()),
-            });
+            options.times = Some(Times::nearest(metadata.atime(), metadata.mtime()));
         }
         // A pipe, such as <(command), is read once.
         if !metadata.is_file() {
