@@ -1,10 +1,9 @@
 //! Ranges of host names, `web[1-3,7]`: folding and expanding.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 /// Joins names as people write them: consecutive numbers become a range, `web[1-3,7]`. Other names
-/// are separated by commas.
+/// are separated by commas. [`unfold`] accepts each word that has ranges.
 pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut families: BTreeMap<(&str, &str, usize), Vec<u64>> = BTreeMap::new();
     let mut others = Vec::new();
@@ -16,7 +15,7 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
             None => others.push(name.to_owned()),
         }
     }
-    let mut folded: Vec<String> = families.into_iter().map(family).chain(others).collect();
+    let mut folded: Vec<String> = families.into_iter().flat_map(family).chain(others).collect();
     folded.sort_unstable();
     folded.dedup();
     folded.join(",")
@@ -37,20 +36,23 @@ fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     } else {
         0
     };
+    let is_plain = !name.contains(['[', ']', ',']) && digits <= MOST_DIGITS;
     // The last number of an IPv4 address does not count hosts.
-    let is_plain =
-        !name.contains(['[', ']', ',']) && !before.ends_with('.') && digits <= MOST_DIGITS;
-    if !is_plain {
+    let is_address = before.ends_with('.');
+    // With a range it would be too long for a word.
+    let is_long = name.len() > LONGEST / 2;
+    if !is_plain || is_address || is_long {
         return None;
     }
     Some((before, (number.parse().ok()?, width), after))
 }
 
-fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)) -> String {
+/// The words for numbered names that differ only in their numbers: as few as the longest word allows.
+fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)) -> Vec<String> {
     numbers.sort_unstable();
     numbers.dedup();
     if let [number] = numbers[..] {
-        return format!("{before}{number:0width$}{after}");
+        return vec![format!("{before}{number:0width$}{after}")];
     }
     let mut ranges: Vec<(u64, u64)> = Vec::new();
     for number in numbers {
@@ -59,17 +61,26 @@ fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)
             _ => ranges.push((number, number)),
         }
     }
-    let mut folded = format!("{before}[");
-    for (index, (first, last)) in ranges.into_iter().enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let written = if first == last {
-            write!(folded, "{comma}{first:0width$}")
+    let mut words = Vec::new();
+    let mut in_brackets = String::new();
+    for (first, last) in ranges {
+        let range = if first == last {
+            format!("{first:0width$}")
         } else {
-            write!(folded, "{comma}{first:0width$}-{last:0width$}")
+            format!("{first:0width$}-{last:0width$}")
         };
-        written.expect("a String takes all");
+        let bytes = before.len() + after.len() + in_brackets.len() + range.len() + "[,]".len();
+        if bytes > LONGEST {
+            words.push(format!("{before}[{in_brackets}]{after}"));
+            in_brackets.clear();
+        }
+        if !in_brackets.is_empty() {
+            in_brackets.push(',');
+        }
+        in_brackets.push_str(&range);
     }
-    format!("{folded}]{after}")
+    words.push(format!("{before}[{in_brackets}]{after}"));
+    words
 }
 
 /// Why a word with ranges does not name hosts.
@@ -182,6 +193,8 @@ fn is_number(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -200,6 +213,18 @@ mod tests {
         ] {
             assert_eq!(fold(names.iter().copied()), folded);
         }
+    }
+
+    #[test]
+    fn many_numbers_are_several_words_none_too_long() {
+        let names: Vec<String> = (0..1000).map(|number| format!("web{}", 2 * number)).collect();
+
+        let folded = fold(names.iter().map(String::as_str));
+
+        assert!(words(&folded).count() > 1);
+        assert!(words(&folded).all(|word| word.len() <= LONGEST), "{folded}");
+        let again: BTreeSet<String> = unfolded(&folded).into_iter().collect();
+        assert_eq!(again, names.into_iter().collect());
     }
 
     fn unfolded(list: &str) -> Vec<String> {
