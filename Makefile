@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-page test-cluster torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
+.PHONY: help check lint features test test-as-user test-clients test-page test-cluster torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
 	tests-of-packages dist reproduce site picture screenshots bench fuzz mutants coverage demo
 
 help:  ## List the targets
@@ -13,13 +13,19 @@ demo:  ## Run a real job on an SSH server inside the process
 # Test binaries that cargo does not test by default, and leaves out of `--all-targets`, too.
 TESTS_BY_NAME = $(patsubst %,--test %,become clients cluster disks fleet image machines packages page soak torture)
 
-check:  ## Format, lints and docs, warnings as errors
+check: lint features  ## All checks that run no test
+
+lint:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo clippy --locked $(TESTS_BY_NAME) -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+
+# In a directory of its own, so that no other build waits for it in .ci/run.
+features: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/features
+features:  ## Compile the library without its default features
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
