@@ -200,7 +200,7 @@ async fn without_anybody_to_ask_the_error_says_what_was_needed() {
     let sshd = locked(&["-t", "ed25519"]).await;
     let error = refusal(&service(&sshd)).await;
     assert!(
-        error.message.contains("/mine, (it needs a passphrase, and none is available)"),
+        error.message.contains("/mine (it needs a passphrase, and none is available)"),
         "{error}"
     );
     let person = Person::with(&[]);

@@ -141,7 +141,10 @@ fn page(program: &Command, verb: &Command) -> io::Result<Vec<u8>> {
     let name = page_name(program, verb);
     // The template of the help lists the verbs itself; the page has a section for them.
     let described = verb.clone().help_template("{all-args}").name(name.clone());
-    let man = Man::new(described).title(name.to_uppercase()).manual("sshjobs manual");
+    let man = Man::new(described)
+        .title(name.to_uppercase())
+        .source(concat!("sshjobs ", env!("CARGO_PKG_VERSION")))
+        .manual("sshjobs manual");
     let mut text = Vec::new();
     man.render_title(&mut text)?;
     man.render_name_section(&mut text)?;

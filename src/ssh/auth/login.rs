@@ -69,16 +69,14 @@ impl<'a> Login<'a> {
         for _ in 0..MOST_STAGES {
             match self.stage().await {
                 Ok(Attempt::Success) => return Ok(Ok(())),
-                Ok(Attempt::PartialSuccess) => {
-                    self.tried.push("(which was right, and not enough)".to_owned())
-                }
+                Ok(Attempt::PartialSuccess) => self.explain_last("which was right, and not enough"),
                 Ok(Attempt::Failure) if self.is_connection_lost().await => {
                     return Err(russh::Error::HUP.into());
                 }
                 Ok(Attempt::Failure) => break,
                 // The server disconnected, as after too many attempts: that is a failed login, too.
                 Err(HandshakeError::Russh(error)) if self.has_refused => {
-                    self.tried.push(format!("(the server hung up: {error})"));
+                    self.explain_last(&format!("the server hung up: {error}"));
                     break;
                 }
                 Err(error) => return Err(error),
@@ -88,6 +86,14 @@ impl<'a> Login<'a> {
             self.tried.push(self.why_nothing_was_tried());
         }
         Ok(Err(self.tried.join(", ")))
+    }
+
+    /// Adds an explanation to the method that was tried last.
+    pub(super) fn explain_last(&mut self, why: &str) {
+        match self.tried.last_mut() {
+            Some(last) => *last = format!("{last} ({why})"),
+            None => self.tried.push(format!("({why})")),
+        }
     }
 
     fn why_nothing_was_tried(&self) -> String {

@@ -253,7 +253,7 @@ impl<'a> Login<'a> {
             Err(NoSignature::ServerSilent) => Err(HandshakeError::Silent),
             // russh has abandoned the signature request, so another key can be offered.
             Err(error) => {
-                self.tried.push(format!("({error})"));
+                self.explain_last(&error.to_string());
                 Ok(Attempt::Failure)
             }
         }

@@ -127,7 +127,10 @@ impl Checked {
         let report = &self.report;
         let mut lines = Vec::new();
         match report.head {
-            None => lines.push("the log has no lines".to_owned()),
+            None => lines.push(
+                "the log has no lines; if calls were recorded before, it was emptied or replaced"
+                    .to_owned(),
+            ),
             Some(head) => {
                 lines.push(format!("lines {} to {}", report.first, head.seq));
                 if report.first > 1 {
