@@ -102,6 +102,9 @@ enum Failed {
 
 /// How long a call waits for an unreachable server, for example during its restart.
 const AWAY: Duration = Duration::from_secs(60);
+/// After this time without an answer, a broken connection was one to a server, which may be restarting. Another program
+/// ends it at once.
+const HAD_THE_CALL: Duration = Duration::from_secs(2);
 /// Pause before the second attempt. It doubles with each attempt, up to the second value.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
@@ -221,6 +224,7 @@ impl Client {
         let mut pause = FIRST_PAUSE;
         let mut lost_at = None;
         loop {
+            let began = Instant::now();
             let (failed, is_safe) = match self.attempt(&asked).await {
                 Ok(reply) => return Ok(reply),
                 // The next attempt may reach the restarted server.
@@ -229,7 +233,16 @@ impl Client {
                 }
                 Err(Failed::Answered(error)) => return Err(error),
                 Err(Failed::Unheard(why)) => (self.unreachable(&why), true),
-                Err(Failed::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
+                Err(Failed::Broken(why)) => {
+                    if began.elapsed() >= HAD_THE_CALL {
+                        self.was_reached.store(true, Ordering::Relaxed);
+                    }
+                    let mut error = self.broken(&why);
+                    if !self.was_reached.load(Ordering::Relaxed) {
+                        error.hint = format!("check --server; {}", error.hint).into();
+                    }
+                    (error, repeat == Repeat::Safe)
+                }
             };
             let was_reached = self.was_reached.load(Ordering::Relaxed);
             let is_first_failure = lost_at.is_none();
@@ -290,7 +303,6 @@ impl Client {
             }
         });
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
-        self.was_reached.store(true, Ordering::Relaxed);
         Ok(sender)
     }
 
@@ -305,6 +317,8 @@ impl Client {
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
         let response = sender.send_request(request).await;
         let response: Response<Incoming> = response.map_err(|error| self.failed(&error))?;
+        // Not before: another program may accept the connection.
+        self.was_reached.store(true, Ordering::Relaxed);
         let status = response.status();
         let body = response
             .into_body()
