@@ -55,7 +55,7 @@ async fn quit_and_two_interrupts_at_once_end_the_command_and_leave_none_of_its_p
         let pid_file = sshd.path("pid");
         std::fs::remove_file(&pid_file).ok();
         let script = format!(
-            "echo $$ > {0}.new; mv {0}.new {0}; trap 'sleep 0.2; exit 3' INT; while :; do sleep 0.05; done",
+            "trap 'sleep 0.2; exit 3' INT; echo $$ > {0}.new; mv {0}.new {0}; while :; do sleep 0.05; done",
             pid_file.display()
         );
         let mut running = sshjobs(&sshd).args(["run", HOST, "--", &script]).spawn().unwrap();
