@@ -84,6 +84,9 @@ const LAST_LOOK: u32 = 10;
 /// account; and a process in the session of its parent, because then the parent shows whether it
 /// belongs to the job. sshjobs itself hides its memory, so on the same machine it is of the third
 /// kind.
+///
+/// `await` takes tenths of a second, and looks at most that often. Where many processes or other
+/// work make each look slow, `seconds` since the boot end it, at most two seconds late.
 const FUNCTIONS: &str = r#"
 marks() {
   grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
@@ -121,7 +124,13 @@ send() { # Of all forms of kill this is the one that dash, bash and busybox take
   for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill "-$1" "$k" 2>/dev/null && r=" delivered"; done
 }
 pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
-await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; done; }
+seconds() { { read -r now _ </proc/uptime; } 2>/dev/null || now=0; now=${now%.*}; }
+await() {
+  i=0; seconds; late=$((now + $1 / 10 + 2))
+  while [ $i -lt "$1" ] && [ "$now" -lt $late ] && alive; do
+    i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; seconds
+  done
+}
 left() {
   i=0
   while :; do
@@ -139,7 +148,7 @@ of() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" "$2/status" 2>/dev/null; }
 session() { { read -r s <"/proc/$1/stat"; } 2>/dev/null || return; set -- ${s##*') '}; echo "$4"; }
 secretive() {
   me=$(id -u); [ "$me" != 0 ] || return 1
-  read -r now _ </proc/uptime
+  seconds
   for p in /proc/[0-9]*; do
     [ ! -r "$p/environ" ] || continue
     [ "$(of Uid "$p")" = "$me" ] || continue
@@ -149,7 +158,7 @@ secretive() {
     [ "$2" = 1 ] || [ "$(of Uid "/proc/$2")" = "$me" ] || continue
     [ "$4" != "$(session "$2")" ] || continue
     shift 19
-    [ $((${now%.*} - $1 / ${HZ:-100})) -gt "$A" ] || return 0
+    [ $((now - $1 / ${HZ:-100})) -gt "$A" ] || return 0
   done
   return 1
 }
@@ -202,7 +211,7 @@ fn lines(groups: &[ProcessGroup], line: impl Fn(&ProcessGroup) -> String) -> Str
 /// result.
 ///
 /// With `grace`, processes that are still alive after it get KILL. The script takes the grace and a
-/// second or two.
+/// second or two, and some seconds more on a host that is slow to list its processes.
 pub fn kill_script(groups: &[ProcessGroup], reach: Reach, kill: Kill) -> String {
     let Kill { signal, grace } = kill;
     let look = grace.map_or(LAST_LOOK, |grace| {

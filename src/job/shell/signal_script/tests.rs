@@ -1,4 +1,6 @@
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
@@ -82,6 +84,39 @@ fn what_ignores_the_signal_is_killed_after_the_grace() {
         end(&group, Signal::TERM, Some(Duration::from_millis(200))),
         DEAD
     );
+    child.wait().unwrap();
+}
+
+#[test]
+fn on_a_host_that_lists_its_processes_slowly_the_grace_is_no_longer() {
+    let programs = tempfile::tempdir().unwrap();
+    let listed = programs.path().join("listed");
+    let slow_awk = programs.path().join("awk");
+    let script = format!(
+        "#!/bin/sh\necho >> '{}'\nsleep 0.5\nPATH=${{PATH#*:}}; exec awk \"$@\"\n",
+        listed.display()
+    );
+    std::fs::write(&slow_awk, script).unwrap();
+    std::fs::set_permissions(&slow_awk, Permissions::from_mode(0o755)).unwrap();
+
+    let (mut child, group) = job("trap '' TERM; sleep 100 &");
+    let grace = Duration::from_secs(3);
+    let script = kill_script(
+        std::slice::from_ref(&group),
+        Reach::Tree,
+        Kill::new(Signal::TERM, Some(grace)),
+    );
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("/bin/sh")
+        .args(["-c", &script])
+        .env("PATH", format!("{}:{path}", programs.path().display()))
+        .output()
+        .unwrap();
+    let report = KillReport::parse(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(report.map(without_strangers), Some(DEAD));
+    // Thirty lists for the grace alone would take fifteen seconds.
+    let lists = std::fs::read_to_string(listed).unwrap().lines().count();
+    assert!(lists < 20, "{lists} lists");
     child.wait().unwrap();
 }
 
