@@ -4,6 +4,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use tokio::net::{UnixListener, UnixStream};
 
 /// Maximum bytes of a socket's path: `sun_path` without its NUL, unix(7).
@@ -82,9 +84,14 @@ impl Drop for PrivateSocket {
 fn is_abandoned(path: &Path) -> bool {
     let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
     // Another error, such as a missing permission, may come from a socket at which a program listens.
-    is_socket
-        && std::os::unix::net::UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    is_socket && try_to_connect(path) == Err(Errno::CONNREFUSED)
+}
+
+/// Connects to a socket and hangs up. Does not wait for a program that accepts no connections.
+fn try_to_connect(path: &Path) -> rustix::io::Result<()> {
+    let client = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    ioctl_fionbio(&client, true)?;
+    connect(&client, &SocketAddrUnix::new(path)?)
 }
 
 #[cfg(test)]
@@ -96,6 +103,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         let other = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = PrivateSocket::bind(&path).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+
+        // It accepts none of them. Another one would wait.
+        let mut waiting = 0;
+        while try_to_connect(&path).is_ok() {
+            waiting += 1;
+            assert!(waiting < 100_000);
+        }
         let error = PrivateSocket::bind(&path).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
 

@@ -649,6 +649,32 @@ async fn directories_that_their_owner_can_not_change_are_copied() {
 }
 
 #[tokio::test]
+async fn a_copied_directory_loses_the_permissions_of_the_umask() {
+    let sshd = Sshd::start().await;
+    let (there, back, usual) = (sshd.path("there"), sshd.path("back"), sshd.path("usual"));
+    for directory in [&there, &usual] {
+        std::fs::create_dir_all(directory.join("d")).unwrap();
+        std::fs::write(directory.join("d/f"), "text").unwrap();
+    }
+    for (entry, mode) in [("d/f", 0o666), ("d", 0o777), ("", 0o777)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(there.join(entry), mode).unwrap();
+    }
+    let path = remote(&there);
+    let place = HostPath {
+        host: HOST,
+        path: &path,
+    };
+    let progress = std::sync::Arc::new(Progress::default());
+    let jobs = sshd.jobs();
+    let got = jobs.get_tree(place, &back, TreeOptions::default(), &progress);
+    timeout(PATIENCE, got).await.unwrap().unwrap();
+    assert_eq!(picture(&back), picture(&usual));
+    let mode = |path: &Path| path.metadata().unwrap().mode();
+    assert_eq!(mode(&back), mode(&usual));
+}
+
+#[tokio::test]
 async fn holes_of_files_in_a_directory_stay_holes() {
     let sshd = Sshd::start().await;
     let jobs = sshd.jobs();

@@ -1,11 +1,13 @@
 //! `sshjobs put`, `get` and `edit`, and the programs that read the same files.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::support::command::{command, sshjobs, told};
+use crate::support::relay::Relay;
 use crate::support::{HOST, Sshd, eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -236,31 +238,102 @@ async fn an_edited_file_is_written_back_unless_somebody_was_faster() {
 }
 
 #[tokio::test]
-async fn an_editor_is_stopped_by_term_and_an_unchanged_copy_is_deleted() {
+async fn an_editor_is_stopped_by_term_and_only_its_work_is_kept() {
     let sshd = Sshd::start().await;
     let file = sshd.path("conf");
     std::fs::write(&file, "old\n").unwrap();
     let temporary = sshd.path("temporary");
     std::fs::create_dir(&temporary).unwrap();
-    let began = sshd.path("began");
-    let script = format!("touch {}; exec sleep 1000", began.display());
+    let entries =
+        |directory: &Path| std::fs::read_dir(directory).unwrap().flatten().collect::<Vec<_>>();
+    // The second editor saves unsaved text beside the file, as nano and vim do.
+    for (on_term, kept) in [
+        ("exit 1", &[][..]),
+        ("echo new > \"$1.save\"; exit 1", &["conf", "conf.save"]),
+    ] {
+        let pid_file = sshd.path("pid");
+        std::fs::remove_file(&pid_file).ok();
+        let script = format!(
+            "trap '{on_term}' TERM; echo $$ > {0}.new; mv {0}.new {0}; while :; do sleep 0.05; done",
+            pid_file.display()
+        );
+        let mut edit = command(&sshd, &["edit", &there(&file)])
+            .env(
+                "VISUAL",
+                format!("WITH=variable {}", editor(&sshd, &script)),
+            )
+            .env("TMPDIR", &temporary)
+            .spawn()
+            .unwrap();
+        eventually("the editor runs", async || pid_file.exists()).await;
+        let editor = Pid::from_raw(text(&pid_file).trim().parse().unwrap());
+        let copies = entries(&temporary);
+        assert_eq!(
+            copies[0].metadata().unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+
+        kill(Pid::from_raw(edit.id().cast_signed()), Signal::SIGTERM).unwrap();
+
+        assert_eq!(exit_of(&mut edit).await, Some(143));
+        assert!(kill(editor, None).is_err(), "the editor still runs");
+        let mut names: Vec<String> = entries(&temporary)
+            .iter()
+            .flat_map(|directory| entries(&directory.path()))
+            .map(|entry| entry.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, kept);
+        assert_eq!(text(&file), "old\n");
+    }
+}
+
+#[tokio::test]
+async fn an_edit_is_interrupted_while_its_host_hangs_and_the_text_is_kept() {
+    let sshd = Sshd::start().await;
+    let relay = Relay::before(&sshd, Duration::ZERO);
+    let file = sshd.path("conf");
+    std::fs::write(
+        &file, "old
+",
+    )
+    .unwrap();
+    let (pid_file, go_on) = (sshd.path("pid"), sshd.path("go-on"));
+    let script = format!(
+        "echo $$ > {0}.new; mv {0}.new {0}; while [ ! -e {1} ]; do sleep 0.05; done",
+        pid_file.display(),
+        go_on.display()
+    );
     let mut edit = command(&sshd, &["edit", &there(&file)])
         .env("VISUAL", editor(&sshd, &script))
-        .env("TMPDIR", &temporary)
+        .env("TMPDIR", sshd.path(""))
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    eventually("the editor runs", async || began.exists()).await;
-    let copies = || std::fs::read_dir(&temporary).unwrap().flatten().collect::<Vec<_>>();
-    assert_eq!(
-        copies()[0].metadata().unwrap().permissions().mode() & 0o777,
-        0o700
-    );
+    eventually("the editor runs", async || pid_file.exists()).await;
+    let editor = Pid::from_raw(text(&pid_file).trim().parse().unwrap());
+    relay.freeze(true);
+    std::fs::write(&go_on, "").unwrap();
+    eventually("the editor has ended", async || kill(editor, None).is_err()).await;
 
     kill(Pid::from_raw(edit.id().cast_signed()), Signal::SIGTERM).unwrap();
 
     assert_eq!(exit_of(&mut edit).await, Some(143));
-    assert!(copies().is_empty());
-    assert_eq!(text(&file), "old\n");
+    let mut said = String::new();
+    edit.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    let (_, kept) = said.split_once("your text is kept in ").expect("it says where");
+    let (kept, _) = kept.split_once(';').unwrap();
+    assert_eq!(
+        text(Path::new(kept)),
+        "new
+",
+        "{said}"
+    );
+    assert_eq!(
+        text(&file),
+        "old
+"
+    );
 }
 
 #[tokio::test]

@@ -516,14 +516,7 @@ async fn an_attached_job_ends_with_the_program_that_is_told_to_stop() {
 async fn a_job_whose_start_is_not_confirmed_yet_ends_with_its_program() {
     let sshd = Sshd::start().await;
     // So far away that the command runs for a while before its program knows.
-    let address = format!("tcp://127.0.0.1:{}", sshd.port());
-    let relay = Relay::with_delay(&address, Duration::from_millis(150));
-    let port = relay.url().rsplit_once(':').unwrap().1.to_owned();
-    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-    let config = config.replace(&format!("Port {}", sshd.port()), &format!("Port {port}"));
-    std::fs::write(sshd.ssh_config(), config).unwrap();
-    let public = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
-    sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {public}"));
+    let _relay = Relay::before(&sshd, Duration::from_millis(150));
 
     let alive = sshd.path("alive");
     let command = format!(

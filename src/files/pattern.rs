@@ -131,7 +131,7 @@ impl HostFiles {
     }
 }
 
-/// A path below a directory. Without one it is below the home directory.
+/// Joins a name to a directory; `None` is the home directory.
 fn below(directory: &Option<RemotePath>, name: &[u8]) -> Result<RemotePath, FilesError> {
     match directory {
         Some(directory) => Ok(directory.join(name)),

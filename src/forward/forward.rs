@@ -237,7 +237,8 @@ impl Forward {
             let at = self.spec.listen();
             let link = lease.connection();
             let mut listening = link.connection.listen(at, tunnels.clone()).await;
-            if let Err(DialError::ListenRefused) = listening {
+            let is_socket = matches!(at, Endpoint::Unix(_));
+            if is_socket && matches!(listening, Err(DialError::ListenRefused)) {
                 // The socket of the lost connection may still be there.
                 remove_socket(link, at).await;
                 listening = link.connection.listen(at, tunnels.clone()).await;

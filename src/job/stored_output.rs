@@ -171,7 +171,7 @@ impl Job {
         let Some(storage) = self.storage.get() else { return };
         let mut log = self.log.subscribe();
         log.mark_unchanged();
-        // Whatever takes events out of the queue also changes the log, or wakes its readers.
+        // Every removal from the queue notifies the log.
         while condition(&lock(&storage.pending)) {
             log.changed().await.expect("a job owns its log");
         }

@@ -182,8 +182,8 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
     Ok(parts)
 }
 
-/// The construct in which a placeholder stands, if a shell reads no word there: it would evaluate a quoted
-/// value again, or not unquote it.
+/// The shell construct around a placeholder in which quoting fails: the shell would evaluate the value again, or keep
+/// the quotes.
 fn context_without_words(before: &str) -> Option<&'static str> {
     if before.ends_with('$') {
         Some("$")
@@ -198,7 +198,7 @@ fn context_without_words(before: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether `text` ends inside a pair of such brackets.
+/// Whether `text` ends between `opened` and `closed`.
 fn is_open(text: &str, opened: &str, closed: &str) -> bool {
     text.rsplit_once(opened).is_some_and(|(_, since)| !since.contains(closed))
 }

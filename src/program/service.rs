@@ -21,7 +21,7 @@ pub(super) fn api(server: Option<Arc<Client>>, config: Config) -> Api {
     }
 }
 
-/// The same for a verb with options of ssh, which are for `host`.
+/// Like [`api`], with a verb's ssh options applied to `host`.
 ///
 /// # Errors
 /// If there are such options and a server.

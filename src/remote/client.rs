@@ -102,9 +102,9 @@ enum Failed {
 
 /// How long a call waits for an unreachable server, for example during its restart.
 const AWAY: Duration = Duration::from_secs(60);
-/// After this time without an answer, a broken connection was one to a server, which may be restarting. Another program
-/// ends it at once.
-const HAD_THE_CALL: Duration = Duration::from_secs(2);
+/// A connection that breaks this long after the call was sent was one to an sshjobs server, which may be restarting. Other
+/// programs close it at once, because they don't understand HTTP.
+const SERVER_IF_OPEN_FOR: Duration = Duration::from_secs(2);
 /// Pause before the second attempt. It doubles with each attempt, up to the second value.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
@@ -188,14 +188,10 @@ impl Client {
         mut take: impl FnMut(Bytes) -> bool,
     ) -> Result<(), Error> {
         let mut own = Connection::default();
-        let failed = |failed| match failed {
-            Failed::Unheard(why) => self.unreachable(&why),
-            Failed::Broken(why) => self.broken(&why),
-            Failed::Answered(error) => error,
-        };
-        let mut sender = self.connect(&mut own).await.map_err(failed)?;
+        let mut sender = self.connect(&mut own).await.map_err(|failed| self.error(failed))?;
         let response = sender.send_request(self.request(&Outgoing::get(path))).await;
-        let response = response.map_err(|error| self.broken(&error.to_string()))?;
+        let response = response.map_err(|error| self.error(self.failed(&error)))?;
+        self.note_reached();
         let is_success = response.status().is_success();
         let mut body = response.into_body();
         if !is_success {
@@ -224,7 +220,6 @@ impl Client {
         let mut pause = FIRST_PAUSE;
         let mut lost_at = None;
         loop {
-            let began = Instant::now();
             let (failed, is_safe) = match self.attempt(&asked).await {
                 Ok(reply) => return Ok(reply),
                 // The next attempt may reach the restarted server.
@@ -233,16 +228,7 @@ impl Client {
                 }
                 Err(Failed::Answered(error)) => return Err(error),
                 Err(Failed::Unheard(why)) => (self.unreachable(&why), true),
-                Err(Failed::Broken(why)) => {
-                    if began.elapsed() >= HAD_THE_CALL {
-                        self.was_reached.store(true, Ordering::Relaxed);
-                    }
-                    let mut error = self.broken(&why);
-                    if !self.was_reached.load(Ordering::Relaxed) {
-                        error.hint = format!("check --server; {}", error.hint).into();
-                    }
-                    (error, repeat == Repeat::Safe)
-                }
+                Err(Failed::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
             };
             let was_reached = self.was_reached.load(Ordering::Relaxed);
             let is_first_failure = lost_at.is_none();
@@ -315,10 +301,13 @@ impl Client {
         let request = self.request(asked);
         // The server may have closed the idle connection. Nothing of this call was sent yet.
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        let sent = Instant::now();
         let response = sender.send_request(request).await;
-        let response: Response<Incoming> = response.map_err(|error| self.failed(&error))?;
         // Not before: another program may accept the connection.
-        self.was_reached.store(true, Ordering::Relaxed);
+        if response.is_ok() || sent.elapsed() >= SERVER_IF_OPEN_FOR {
+            self.note_reached();
+        }
+        let response: Response<Incoming> = response.map_err(|error| self.failed(&error))?;
         let status = response.status();
         let body = response
             .into_body()
@@ -366,6 +355,19 @@ impl Client {
         Some(value)
     }
 
+    /// Notes that an sshjobs server was at the address, so that a failure is its end or restart.
+    pub(super) fn note_reached(&self) {
+        self.was_reached.store(true, Ordering::Relaxed);
+    }
+
+    fn error(&self, failed: Failed) -> Error {
+        match failed {
+            Failed::Unheard(why) => self.unreachable(&why),
+            Failed::Broken(why) => self.broken(&why),
+            Failed::Answered(error) => error,
+        }
+    }
+
     pub(super) fn unreachable(&self, why: &str) -> Error {
         let message = format!("the server at {} can't be reached: {why}", self.address);
         let hint = match self.address {
@@ -383,6 +385,11 @@ impl Client {
             self.address
         );
         let hint = "it may have been performed: check with `sshjobs jobs` before repeating it";
+        let hint = if self.was_reached.load(Ordering::Relaxed) {
+            hint.to_owned()
+        } else {
+            format!("check --server; {hint}")
+        };
         Error::new(Code::ConnectionLost, message, hint)
     }
 

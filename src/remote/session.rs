@@ -71,6 +71,7 @@ impl Session {
             .await
             .map_err(|_| client.broken(SILENT))?
             .map_err(|error| refused(client, error))?;
+        client.note_reached();
         let text = request.to_json().to_string();
         socket
             .send(Message::text(text))

@@ -10,6 +10,8 @@ use std::time::Duration;
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
 
+use super::Sshd;
+
 /// A relay. Its threads end with the process of the test.
 pub struct Relay {
     port: u16,
@@ -52,6 +54,18 @@ impl Relay {
             is_frozen,
             resets,
         }
+    }
+
+    /// To a host, whose configuration then leads to the relay.
+    pub fn before(sshd: &Sshd, delay: Duration) -> Self {
+        let relay = Self::with_delay(&format!("tcp://127.0.0.1:{}", sshd.port()), delay);
+        let port = relay.port();
+        let config = std::fs::read_to_string(sshd.ssh_config()).expect("a configuration");
+        let config = config.replace(&format!("Port {}", sshd.port()), &format!("Port {port}"));
+        std::fs::write(sshd.ssh_config(), config).expect("it can be written");
+        let public = std::fs::read_to_string(sshd.path("host.pub")).expect("a host key");
+        sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {public}"));
+        relay
     }
 
     pub fn url(&self) -> String {

@@ -237,7 +237,8 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it is about this machine, so that a server can't perform it.
+    /// Whether it is only about this machine, so that SSHJOBS_SERVER does not apply. (Of the other verbs put, get, edit, forward
+    /// and `hosts add` refuse a server, because it would have to reach this machine's files and ports.)
     pub fn runs_here_only(&self) -> bool {
         matches!(
             self,

@@ -21,7 +21,7 @@ pub fn parse() -> Result<Cli, Error> {
     };
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     matches.subcommand_name().unwrap_or_default().clone_into(&mut cli.verb_name);
-    // The variable is for the verbs about jobs.
+    // The variable does not apply to verbs that are only about this machine.
     let is_variable = matches.value_source("server") == Some(ValueSource::EnvVariable);
     if is_variable && cli.verb.runs_here_only() {
         cli.server = None;

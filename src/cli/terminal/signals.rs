@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::wire::{Code, Error};
 
-/// A second INT within this time is the same one: timeout(1) signals its child, and then the child's process group.
+/// A second INT within this time is ignored: timeout(1) signals its child and then the process group, so one interrupt
+/// arrives twice.
 const SAME_INTERRUPT: Duration = Duration::from_millis(200);
 
 /// Catches INT, QUIT, TERM and HUP, with which a person or a supervisor ends a run.
@@ -65,7 +66,7 @@ impl Signals {
         })
     }
 
-    /// Waits for a signal and returns its number. Cancelling loses none.
+    /// Waits for a signal and returns its number. Cancelling loses none. Ignores an INT that follows another within 200 ms.
     pub(crate) async fn next(&mut self) -> u8 {
         loop {
             tokio::select! {
@@ -99,7 +100,7 @@ impl Signals {
 /// Lets a write beyond the limit of file sizes (`ulimit -f`) fail, instead of ending the program by XFSZ. Must be called
 /// within a tokio runtime.
 pub fn survive_file_size_limit() {
-    // The handler stays when the value is dropped. Without it a process with such a limit ends as any other program does.
+    // tokio keeps the handler when this value is dropped. If it can't be installed, XFSZ ends the program, as by default.
     signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).ok();
 }
 
@@ -108,4 +109,27 @@ fn catch_one(kind: SignalKind) -> Result<unix::Signal, Error> {
         let message = format!("signals can't be caught: {error}");
         Error::new(Code::Io, message, "report this")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_interrupt_that_arrives_twice_is_one() {
+        let interrupt = || kill_process(getpid(), Signal::INT).unwrap();
+        let mut signals = Signals::catch().unwrap();
+        interrupt();
+        assert_eq!(signals.next().await, Signals::INTERRUPT);
+
+        tokio::time::advance(SAME_INTERRUPT / 2).await;
+        interrupt();
+        let second = tokio::time::timeout(SAME_INTERRUPT, signals.next()).await;
+        assert!(second.is_err());
+
+        interrupt();
+        assert_eq!(signals.next().await, Signals::INTERRUPT);
+    }
 }

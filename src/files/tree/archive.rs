@@ -9,11 +9,11 @@ use std::path::{Component, Path, PathBuf};
 use super::local::{LocalEntry, LocalKind};
 use crate::files::progress::Progress;
 
-/// Permission bits with which the owner can list, enter and change a directory.
-pub(super) const OWNER_MAY_ALL: u32 = 0o700;
+/// Permission bits with which the owner can list, change and enter a directory.
+pub(super) const OWNER_RWX: u32 = 0o700;
 
-/// Writes entries below `root` as a tar stream. In the stream the owner may do all with each directory, because many
-/// programs could not unpack into it otherwise.
+/// Writes entries below `root` as a tar stream. Every directory gets u+rwx in it, because many programs can't unpack into
+/// a read-only one.
 pub(super) fn pack(
     root: &Path,
     entries: &[LocalEntry],
@@ -29,7 +29,7 @@ pub(super) fn pack(
             LocalKind::Directory => {
                 let mut header = tar::Header::new_gnu();
                 header.set_metadata(&fs::symlink_metadata(&path)?);
-                header.set_mode(header.mode()? | OWNER_MAY_ALL);
+                header.set_mode(header.mode()? | OWNER_RWX);
                 header.set_size(0);
                 archive.append_data(&mut header, &entry.below, io::empty())?;
             }
@@ -63,24 +63,34 @@ pub(super) struct Unpacked {
 pub(super) struct HostDirectory {
     /// Path below the archive's root.
     pub(super) below: PathBuf,
-    /// Permission bits that it has on the host.
+    /// Permission bits that it is to have.
     pub(super) mode: u32,
 }
 
-/// Unpacks a tar stream of a host into a new directory. The owner may do all with each unpacked directory; set their
-/// modes once all is in its place.
+/// What unpacked entries keep of those on the host.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// Permission bits that they lose.
+    pub(super) umask: u32,
+    /// Whether they keep their times.
+    pub(super) times: bool,
+}
+
+/// Unpacks a tar stream of a host into a new directory. Unpacked directories have u+rwx. The caller sets their real modes
+/// after it has moved them.
 ///
 /// The stream is not trusted: entries that lead out of the directory, by their name or through a
 /// link, are errors; devices are skipped; no file becomes setuid.
 pub(super) fn unpack(
     stream: impl Read,
     into: &Path,
-    preserve: bool,
+    kept: Kept,
     progress: &Progress,
 ) -> io::Result<Unpacked> {
     let mut archive = tar::Archive::new(stream);
     archive.set_preserve_permissions(false);
-    archive.set_preserve_mtime(preserve);
+    archive.set_mask(kept.umask);
+    archive.set_preserve_mtime(kept.times);
     archive.set_unpack_xattrs(false);
     archive.set_overwrite(false);
     let mut unpacked = Unpacked::default();
@@ -100,8 +110,8 @@ pub(super) fn unpack(
             if !entry.unpack_in(into)? {
                 return Err(leads_out(&path));
             }
-            let mode = entry.header().mode()? & 0o777;
-            set_mode(&into.join(&relative), mode | OWNER_MAY_ALL)?;
+            let mode = entry.header().mode()? & 0o777 & !kept.umask;
+            set_mode(&into.join(&relative), mode | OWNER_RWX)?;
             unpacked.directories.push(HostDirectory {
                 below: relative,
                 mode,
@@ -142,7 +152,7 @@ fn leads_out(path: &Path) -> io::Error {
     )
 }
 
-/// Sets the mode of a directory, unless there is something else.
+/// Sets the mode of a directory. Does nothing if the path is not a directory.
 pub(super) fn set_mode(directory: &Path, mode: u32) -> io::Result<()> {
     // A link in its place would change a directory elsewhere.
     if is_real_directory(directory) {
@@ -160,23 +170,25 @@ pub(super) struct Merged {
     pub(super) existing: BTreeSet<PathBuf>,
 }
 
-/// Moves all that is in the directory `from` into the directory `to`. Existing files and links are replaced, one by one and
-/// each at once.
+/// Moves all that is in the directory `from` into the directory `to`. Existing files and links are replaced one by one, in
+/// one step each; only a link in the place of a directory is removed first.
 pub(super) fn merge(from: &Path, to: &Path) -> io::Result<Merged> {
     let mut merged = Merged::default();
     let mut restricted = Vec::new();
     let moved = move_entries(from, to, &mut merged, &mut restricted);
+    let mut restored = Ok(());
     // The deepest first: the mode of a directory may forbid to enter it.
     for directory in restricted.into_iter().rev() {
-        set_mode(&directory.path, directory.mode)?;
+        restored = restored.and(set_mode(&directory.path, directory.mode));
     }
-    moved?;
+    moved.and(restored)?;
     Ok(merged)
 }
 
-/// A directory in which its owner can't make files, and which was made writable meanwhile.
+/// An existing directory that was made writable for the merge.
 struct Restricted {
     path: PathBuf,
+    /// The mode to restore.
     mode: u32,
 }
 
@@ -190,8 +202,8 @@ fn move_entries(
     while let Some(below) = directories.pop() {
         let target = to.join(&below);
         let mode = fs::metadata(&target)?.permissions().mode();
-        if mode & OWNER_MAY_ALL != OWNER_MAY_ALL {
-            if let Err(error) = set_mode(&target, mode | OWNER_MAY_ALL) {
+        if mode & OWNER_RWX != OWNER_RWX {
+            if let Err(error) = set_mode(&target, mode | OWNER_RWX) {
                 merged.not_moved.push(NotMoved { target, error });
                 continue;
             }

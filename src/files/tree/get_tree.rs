@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{
-    HostDirectory, Merged, NotMoved, Unpacked, is_real_directory, merge, remove_link, set_mode,
-    unpack,
+    HostDirectory, Kept, Merged, NotMoved, Unpacked, is_real_directory, merge, remove_link,
+    set_mode, unpack,
 };
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
 use super::{TreeOptions, TreeReport};
@@ -96,17 +97,17 @@ impl GetTree<'_> {
         let part = self.make_part().map_err(here(self.local))?;
         let (near, mut far) = tokio::io::duplex(PIPE_BYTES);
         let into = part.0.clone();
-        let preserve = self.options.preserve;
+        let kept = self.kept(&into).map_err(here(self.local))?;
         let progress = Arc::clone(self.progress);
         let unpacking = tokio::task::spawn_blocking(move || {
             let mut stream = SyncIoBridge::new(near);
-            let unpacked = unpack(&mut stream, &into, preserve, &progress)?;
+            let unpacked = unpack(&mut stream, &into, kept, &progress)?;
             // Reads the padding behind the archive's end, which would block the host's tar.
             io::copy(&mut stream, &mut io::sink())?;
             Ok::<_, io::Error>(unpacked)
         });
         let directory = inert_bytes(self.path.as_bytes());
-        // Only GNU tar has an option for holes (-S), in a format that is understood here.
+        // The tar crate reads the format in which GNU tar sends holes (-S). Other programs send zeros.
         let script = format!(
             "command -v tar >/dev/null 2>&1 || exit {NO_TAR}; \
              d=$(printf %b. '{directory}'); d=${{d%.}}; \
@@ -168,6 +169,21 @@ impl GetTree<'_> {
         }
         fs::create_dir(&part)?;
         Ok(PartDirectory(part))
+    }
+
+    /// What the entries keep of those on the host, given the new directory into which they go.
+    fn kept(&self, part: &Path) -> io::Result<Kept> {
+        let preserve = self.options.preserve;
+        let umask = if preserve {
+            0
+        } else {
+            // The process's umask can only be asked for by changing it. A new directory shows it, too.
+            0o777 & !fs::metadata(part)?.permissions().mode()
+        };
+        Ok(Kept {
+            umask,
+            times: preserve,
+        })
     }
 
     async fn verified(&self, part: &Path, unpacked: &Unpacked) -> Result<TreeReport, FilesError> {

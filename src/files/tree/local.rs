@@ -72,7 +72,7 @@ pub(super) fn walk(root: &Path) -> io::Result<Walked> {
             });
         }
     }
-    // Each directory is followed by all that is in it. tar sets the mode of a directory when the stream has left it.
+    // Each directory is followed by all that is in it, because tar sets its mode at the first entry outside of it.
     walked.entries.sort_by(|one, other| one.below.cmp(&other.below));
     Ok(walked)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
-use super::archive::{OWNER_MAY_ALL, pack};
+use super::archive::{OWNER_RWX, pack};
 use super::local::{LocalEntry, LocalKind, Walked, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
@@ -208,19 +208,28 @@ impl PutTree<'_> {
         };
         let renamed = self.files.session.status(request).await;
         renamed.map_err(FilesError::on("make the directory", self.target))?;
-        self.restrict_directories(&mut report).await?;
+        self.restrict_directories(&mut report).await;
         Ok(report)
     }
 
-    /// Sets the modes of directories that their owner can't change: in the archive the owner could.
-    async fn restrict_directories(&self, report: &mut TreeReport) -> Result<(), FilesError> {
+    /// Removes permissions of the owner from directories where the local ones lack them. The archive granted them, so that
+    /// tar could unpack.
+    async fn restrict_directories(&self, report: &mut TreeReport) {
         let mut changes = Vec::new();
         // The deepest first: the mode of a directory may forbid to enter it.
         for entry in self.of_kind(LocalKind::Directory).rev() {
             let local = self.local.join(&entry.below);
-            let attributes = attributes_of(&local).map_err(FilesError::local(&local))?;
-            let mode = attributes.permissions().unwrap_or(OWNER_MAY_ALL);
-            if mode & OWNER_MAY_ALL == OWNER_MAY_ALL {
+            let attributes = match attributes_of(&local) {
+                Ok(attributes) => attributes,
+                // Removed meanwhile.
+                Err(error) => {
+                    let error = FilesError::local(&local)(error);
+                    report.failed.push((self.path_of(entry).to_string(), error));
+                    continue;
+                }
+            };
+            let mode = attributes.permissions().unwrap_or(OWNER_RWX);
+            if mode & OWNER_RWX == OWNER_RWX {
                 continue;
             }
             let attributes = if self.options.preserve {
@@ -245,7 +254,6 @@ impl PutTree<'_> {
                 report.failed.push((path.to_string(), error));
             }
         }
-        Ok(())
     }
 
     /// Removes what a failed transfer has unpacked.

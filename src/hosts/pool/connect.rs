@@ -37,6 +37,6 @@ pub trait Pooled: Send + Sync + 'static {
     /// Whether it failed to answer a keepalive and no data has arrived since.
     fn is_suspect(&self) -> bool;
 
-    /// Whether it should get no more channels, and end after its last one.
+    /// Whether it should end after its last channel, and get another one only at the limit of connections.
     fn is_worn_out(&self) -> bool;
 }

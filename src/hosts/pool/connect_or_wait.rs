@@ -151,7 +151,7 @@ impl<T: Pooled, E> Host<T, E> {
     /// A slot on a connection with a free one, the fullest first, so that idle ones can expire.
     fn place(&self, acceptable: Acceptable) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
-        slots.retain(|slot| !slot.connection.is_closed() && !slot.is_useless());
+        slots.retain(|slot| !slot.connection.is_closed() && !slot.can_be_closed());
         slots
             .iter()
             .filter(|slot: &&Arc<Slot<T>>| {
@@ -214,7 +214,7 @@ impl<T: Pooled, E> Host<T, E> {
         let mut slots = lock(&self.slots);
         let (expired, kept) =
             slots.drain(..).filter(|slot| !slot.connection.is_closed()).partition(|slot| {
-                if slot.is_useless() {
+                if slot.can_be_closed() {
                     return true;
                 }
                 let state = lock(&slot.state);

@@ -41,13 +41,13 @@ impl<T: Pooled> Slot<T> {
         !self.connection.is_closed() && !self.connection.is_suspect()
     }
 
-    /// Whether new channels disturb nothing on the connection.
+    /// Whether the connection is neither heavy nor worn out.
     pub(super) fn is_good(&self) -> bool {
         !self.connection.is_heavy() && !self.connection.is_worn_out()
     }
 
-    /// Whether no caller uses the connection, and none will get a slot.
-    pub(super) fn is_useless(&self) -> bool {
+    /// Whether the connection can be closed: nobody uses it, and nobody will.
+    pub(super) fn can_be_closed(&self) -> bool {
         let state = lock(&self.state);
         // While one caller has it alone its capacity is 0, too, but then it is in use.
         state.in_use == 0 && (state.capacity == 0 || self.connection.is_worn_out())

@@ -144,8 +144,8 @@ impl EndCause {
         match exit {
             Exit::Signal(signal) => Self::of_signal(signal, facts),
             Exit::Status(status) => {
-                // A shell reports a signal as a status of 128 and more, which a program may also return by itself.
-                // Only if the command's parent saw the signal is it certain.
+                // A status above 128 may be a signal that a shell reports, or the program's own. It counts as a signal
+                // only if the command's parent saw one.
                 if evidence.by_signal == Some(true)
                     && let Some(signal) = reported
                 {

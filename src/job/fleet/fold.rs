@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 
 /// Joins names as people write them: consecutive numbers become a range, `web[1-3,7]`. Other names
-/// are separated by commas. [`unfold`] accepts each word that has ranges.
+/// are separated by commas. No word with ranges is longer than [`unfold`] accepts.
 pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let mut families: BTreeMap<(&str, &str, usize), Vec<u64>> = BTreeMap::new();
+    let mut families: BTreeMap<Family<'_>, Vec<u64>> = BTreeMap::new();
     let mut others = Vec::new();
     for name in names {
         match numbered(name) {
-            Some((before, (number, width), after)) => {
-                families.entry((before, after, width)).or_default().push(number);
-            }
+            Some((family, number)) => families.entry(family).or_default().push(number),
             None => others.push(name.to_owned()),
         }
     }
-    let mut folded: Vec<String> = families.into_iter().flat_map(family).chain(others).collect();
+    let mut folded: Vec<String> = families
+        .into_iter()
+        .flat_map(|(family, numbers)| family.words(numbers))
+        .chain(others)
+        .collect();
     folded.sort_unstable();
     folded.dedup();
     folded.join(",")
@@ -24,9 +26,17 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 /// Maximum digits of a number in a range: those of the largest `u64`.
 const MOST_DIGITS: usize = 20;
 
-/// Splits a name around its last number. The width is the number's digits if it has leading zeros,
-/// which a range must keep, otherwise 0.
-fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
+/// Names that differ only in their last number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Family<'a> {
+    before: &'a str,
+    after: &'a str,
+    /// Digits of the numbers if they have leading zeros, which a range must keep; otherwise 0.
+    width: usize,
+}
+
+/// The family and the number of a name.
+fn numbered(name: &str) -> Option<(Family<'_>, u64)> {
     let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
     let (head, after) = name.split_at(end);
     let digits = head.len() - head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -39,48 +49,60 @@ fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     let is_plain = !name.contains(['[', ']', ',']) && digits <= MOST_DIGITS;
     // The last number of an IPv4 address does not count hosts.
     let is_address = before.ends_with('.');
-    // With a range it would be too long for a word.
+    // So that each word has room for a range.
     let is_long = name.len() > LONGEST / 2;
     if !is_plain || is_address || is_long {
         return None;
     }
-    Some((before, (number.parse().ok()?, width), after))
+    let family = Family {
+        before,
+        after,
+        width,
+    };
+    Some((family, number.parse().ok()?))
 }
 
-/// The words for numbered names that differ only in their numbers: as few as the longest word allows.
-fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)) -> Vec<String> {
-    numbers.sort_unstable();
-    numbers.dedup();
-    if let [number] = numbers[..] {
-        return vec![format!("{before}{number:0width$}{after}")];
-    }
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
-            _ => ranges.push((number, number)),
+impl Family<'_> {
+    /// Folds the names with these numbers into words of at most [`LONGEST`] bytes.
+    fn words(self, mut numbers: Vec<u64>) -> Vec<String> {
+        let Family {
+            before,
+            after,
+            width,
+        } = self;
+        numbers.sort_unstable();
+        numbers.dedup();
+        if let [number] = numbers[..] {
+            return vec![format!("{before}{number:0width$}{after}")];
         }
-    }
-    let mut words = Vec::new();
-    let mut in_brackets = String::new();
-    for (first, last) in ranges {
-        let range = if first == last {
-            format!("{first:0width$}")
-        } else {
-            format!("{first:0width$}-{last:0width$}")
-        };
-        let bytes = before.len() + after.len() + in_brackets.len() + range.len() + "[,]".len();
-        if bytes > LONGEST {
-            words.push(format!("{before}[{in_brackets}]{after}"));
-            in_brackets.clear();
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for number in numbers {
+            match ranges.last_mut() {
+                Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+                _ => ranges.push((number, number)),
+            }
         }
-        if !in_brackets.is_empty() {
-            in_brackets.push(',');
+        let mut words = Vec::new();
+        let mut in_brackets = String::new();
+        for (first, last) in ranges {
+            let range = if first == last {
+                format!("{first:0width$}")
+            } else {
+                format!("{first:0width$}-{last:0width$}")
+            };
+            let bytes = before.len() + after.len() + in_brackets.len() + range.len() + "[,]".len();
+            if bytes > LONGEST {
+                words.push(format!("{before}[{in_brackets}]{after}"));
+                in_brackets.clear();
+            }
+            if !in_brackets.is_empty() {
+                in_brackets.push(',');
+            }
+            in_brackets.push_str(&range);
         }
-        in_brackets.push_str(&range);
+        words.push(format!("{before}[{in_brackets}]{after}"));
+        words
     }
-    words.push(format!("{before}[{in_brackets}]{after}"));
-    words
 }
 
 /// Why a word with ranges does not name hosts.

@@ -23,11 +23,11 @@ pub trait OutputStore: Send + Sync {
     /// all jobs are too many. Never waits.
     fn account(&self, bytes: isize) -> bool;
 
-    /// Whether the end of a job waits for the store when its output is shown without being stored.
+    /// How a job ends whose output was shown before it was stored.
     fn end_of_job(&self) -> EndOfJob;
 }
 
-/// Whether the end of a job waits for the store when its output is shown without being stored.
+/// How a job ends whose output was shown before it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfJob {
     /// Only readers of this process follow the job.
@@ -166,7 +166,8 @@ impl Pending {
         for (event, now) in self.waiting.drain(..) {
             show(&event, now);
         }
-        // The batch in flight is subtracted, too. `mark_shown` then ignores it, because nothing is in flight.
+        // The batch in flight is subtracted, too. `mark_shown` then ignores it, because no batch is in flight: each is shown before
+        // the next is taken.
         self.bytes = end.as_ref().map_or(0, |(event, _)| event.weight());
         self.waiting.extend(end);
     }

@@ -85,8 +85,9 @@ const LAST_LOOK: u32 = 10;
 /// belongs to the job. sshjobs itself hides its memory, so on the same machine it is of the third
 /// kind.
 ///
-/// `await` takes tenths of a second, and looks at most that often. Where many processes or other
-/// work make each look slow, `seconds` since the boot end it, at most two seconds late.
+/// `await N` waits at most N tenths of a second, with one look in each. Where looks are slow, because
+/// the host has many processes or other work, it stops by the clock: at most two seconds and one look
+/// later.
 const FUNCTIONS: &str = r#"
 marks() {
   grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
@@ -124,11 +125,11 @@ send() { # Of all forms of kill this is the one that dash, bash and busybox take
   for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill "-$1" "$k" 2>/dev/null && r=" delivered"; done
 }
 pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
-seconds() { { read -r now _ </proc/uptime; } 2>/dev/null || now=0; now=${now%.*}; }
+read_uptime() { { read -r now _ </proc/uptime; } 2>/dev/null || now=0; now=${now%.*}; }
 await() {
-  i=0; seconds; late=$((now + $1 / 10 + 2))
-  while [ $i -lt "$1" ] && [ "$now" -lt $late ] && alive; do
-    i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; seconds
+  i=0; read_uptime; deadline=$((now + $1 / 10 + 2))
+  while [ $i -lt "$1" ] && [ "$now" -lt $deadline ] && alive; do
+    i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; read_uptime
   done
 }
 left() {
@@ -148,7 +149,7 @@ of() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" "$2/status" 2>/dev/null; }
 session() { { read -r s <"/proc/$1/stat"; } 2>/dev/null || return; set -- ${s##*') '}; echo "$4"; }
 secretive() {
   me=$(id -u); [ "$me" != 0 ] || return 1
-  seconds
+  read_uptime
   for p in /proc/[0-9]*; do
     [ ! -r "$p/environ" ] || continue
     [ "$(of Uid "$p")" = "$me" ] || continue

@@ -1,6 +1,6 @@
 //! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored. If
-//! nothing is stored for three seconds, because a disk hangs, lines are shown anyway. In a store that several
-//! machines share they wait instead.
+//! nothing is stored for three seconds, because a disk hangs, lines are shown anyway. With a store that several
+//! machines share, they wait until they are stored.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;

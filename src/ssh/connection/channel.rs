@@ -50,7 +50,7 @@ pub struct Channel {
     pub(super) closes: CloseCounter,
 }
 
-/// Counts a channel if we close it before the server does.
+/// Counts the channels of a connection that we close before the server does.
 ///
 /// russh 0.65 keeps its record of a channel that we close before the server (3 KiB) until the connection ends.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub struct ChannelWriter {
     closes: CloseCounter,
 }
 
-/// Time that the server has to close the channel after the program, or its stdin, has ended. A channel that we close first takes
+/// Time limit for the server to close a channel after its program, or its stdin, has ended. Then we close it, and that takes
 /// memory until the connection ends; see [`Connection::is_worn_out`](super::Connection::is_worn_out).
 pub const SERVER_CLOSES: Duration = Duration::from_millis(500);
 /// Maximum bytes of stdin that one call of [`ChannelWriter::write`] passes to russh.

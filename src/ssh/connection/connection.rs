@@ -30,7 +30,7 @@ pub struct Connection {
     pub(super) _via: Option<Arc<Self>>,
 }
 
-/// Number of channels closed by us first after which a connection is worn out. russh holds about 1 MB for them.
+/// A connection is worn out after we have closed this many channels before the server. russh holds about 1 MB for them.
 pub(in crate::ssh) const MOST_CLOSED_FIRST: usize = 300;
 /// Time limit for a silent connection to answer before it is used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);

@@ -629,7 +629,7 @@ impl Leases {
     }
 }
 
-/// How much a replica should hold a host, compared with other replicas.
+/// Weight of a replica for a host. The replica with the highest should hold it (rendezvous hashing).
 fn weight(host: &str, replica: &str) -> u64 {
     let mut sum = crc32fast::Hasher::new();
     sum.update(host.as_bytes());

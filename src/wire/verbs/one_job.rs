@@ -69,7 +69,7 @@ impl Service {
                 format!("{} does not describe its processes", job.host()),
                 "it needs Linux's /proc, and awk; if it has them and is busy, try again",
             )),
-            // `JobEnded` means here that the host was never reached, so no process group is known.
+            // No process group is known, because the host was never reached. That is reported as `JobEnded`.
             Err(jobs::Error::Signal(SignalError::JobEnded))
                 if job.status().disconnected.is_some() =>
             {

@@ -4,9 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use super::host_path::PathOnHosts;
 use super::put::jobs_error;
@@ -23,6 +25,8 @@ use crate::wire::{Code, Error, Service};
 
 /// Maximum bytes of a file that is edited.
 const MOST_BYTES: u64 = 64 << 20;
+/// Time limit for an editor to end after TERM.
+const EDITOR_END: Duration = Duration::from_secs(2);
 
 /// Edits a file of a host.
 pub async fn edit(service: &Service, args: EditArgs) -> Exit {
@@ -55,20 +59,19 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         std::fs::write(&copy, old.as_deref().unwrap_or_default()).map_err(local(&copy))?;
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))
             .map_err(local(&copy))?;
-        let edited = run_editor(&copy).await;
         let old_text = old.as_deref().unwrap_or_default();
-        let new = std::fs::read(&copy).map_err(local(&copy));
-        if let Err(NotEdited { error, exit }) = edited {
-            let is_changed = new.is_ok_and(|new| new != old_text);
-            let error = if is_changed {
-                keep(directory, &copy, error)
+        let mut signals = Signals::catch()?;
+        if let Err(failed) = run_editor(&copy, &mut signals).await {
+            let is_needed = failed.is_editor_running || is_work_left(&copy, old_text);
+            let error = if is_needed {
+                keep_directory(directory, failed.error)
             } else {
-                error
+                failed.error
             };
             report(&error);
-            return Ok(exit);
+            return Ok(failed.exit);
         }
-        let new = new?;
+        let new = std::fs::read(&copy).map_err(local(&copy))?;
         if new == old_text {
             note(&format!("{} is unchanged", printable(&file.shown(host))));
             return Ok(Exit::SUCCESS);
@@ -82,19 +85,50 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         };
         let content = FileSource::Memory(new.into());
         let progress = Progress::default();
-        match jobs
-            .put_file(HostPath { host, path: &path }, content, &options, &progress)
-            .await
-        {
-            Ok(put) => Ok(Copied::of_put(host, &put).print(false)),
-            Err(error) => Err(keep(directory, &copy, error.into())),
+        let target = HostPath { host, path: &path };
+        tokio::select! {
+            put = jobs.put_file(target, content, &options, &progress) => match put {
+                Ok(put) => Ok(Copied::of_put(host, &put).print(false)),
+                Err(error) => Err(keep_text(directory, &copy, error.into())),
+            },
+            signal = signals.next() => {
+                let message = "interrupted while the text was being saved";
+                let hint = "the file on the host is the old or the new one; compare them";
+                let error = Error::new(Code::ShuttingDown, message, hint);
+                report(&keep_text(directory, &copy, error));
+                Ok(Exit::signaled(signal))
+            }
         }
     })
     .await
 }
 
+/// Whether an editor has changed the copy, or made other files beside it, such as one with unsaved text.
+fn is_work_left(copy: &Path, old: &[u8]) -> bool {
+    let is_changed = std::fs::read(copy).is_ok_and(|text| text != old);
+    let beside = copy.parent().and_then(|directory| std::fs::read_dir(directory).ok());
+    let has_others = beside.is_some_and(|entries| {
+        entries.flatten().any(|entry| Some(&*entry.file_name()) != copy.file_name())
+    });
+    is_changed || has_others
+}
+
+/// Keeps what an editor has left, and says where.
+fn keep_directory(directory: tempfile::TempDir, error: Error) -> Error {
+    let kept = directory.keep();
+    Error {
+        hint: format!(
+            "the editor's files are kept in {}; {}",
+            kept.display(),
+            error.hint
+        )
+        .into(),
+        ..error
+    }
+}
+
 /// Keeps the edited text, and says where.
-fn keep(directory: tempfile::TempDir, copy: &Path, error: Error) -> Error {
+fn keep_text(directory: tempfile::TempDir, copy: &Path, error: Error) -> Error {
     let kept = directory.keep().join(copy.file_name().unwrap_or_default());
     Error {
         hint: format!("your text is kept in {}; {}", kept.display(), error.hint).into(),
@@ -112,28 +146,31 @@ fn editor_in(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|editor| !editor.trim().is_empty())
 }
 
-/// Why the text that an editor leaves is not written to the host.
-struct NotEdited {
+/// How an edit ends whose editor failed or was interrupted.
+struct EditFailed {
     error: Error,
     exit: Exit,
+    is_editor_running: bool,
 }
 
-impl From<Error> for NotEdited {
+impl From<Error> for EditFailed {
     fn from(error: Error) -> Self {
-        let exit = Exit::DECLINED;
-        Self { error, exit }
+        Self {
+            error,
+            exit: Exit::DECLINED,
+            is_editor_running: false,
+        }
     }
 }
 
 /// Runs the editor, which may have arguments, as `code --wait`.
-async fn run_editor(file: &Path) -> Result<(), NotEdited> {
+async fn run_editor(file: &Path, signals: &mut Signals) -> Result<(), EditFailed> {
     let editor = editor_in("VISUAL").or_else(|| editor_in("EDITOR"));
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
-    let mut signals = Signals::catch()?;
-    // As git and sudoedit do: the shell splits the words, and the file is one word whatever its
-    // name.
+    // As for git, the shell splits the words, and the file is one word whatever its name. The editor replaces the shell, so
+    // that it gets our signals; `env` accepts variables before its name.
     let mut child = Command::new("/bin/sh")
-        .args(["-c", &format!("{editor} \"$1\""), "sh"])
+        .args(["-c", &format!("exec env {editor} \"$1\""), "sh"])
         .arg(file)
         .spawn()
         .map_err(local(Path::new("/bin/sh")))?;
@@ -151,12 +188,13 @@ async fn run_editor(file: &Path) -> Result<(), NotEdited> {
             number = signals.next() => {
                 // A terminal also sends INT and QUIT to the editor, which decides what to do.
                 if number != Signals::INTERRUPT && number != Signals::QUIT {
-                    terminate(&child);
+                    let is_editor_running = !ends_after_term(&mut child).await;
                     let message = "interrupted, so nothing was saved";
                     let error = Error::new(Code::ShuttingDown, message, "run the same command again");
-                    return Err(NotEdited {
+                    return Err(EditFailed {
                         error,
                         exit: Exit::signaled(number),
+                        is_editor_running,
                     });
                 }
             }
@@ -164,10 +202,12 @@ async fn run_editor(file: &Path) -> Result<(), NotEdited> {
     }
 }
 
-fn terminate(child: &Child) {
+/// Sends TERM to an editor, and waits for its end. False if it has not ended in time.
+async fn ends_after_term(child: &mut Child) -> bool {
     let pid = child.id().and_then(|id| Pid::from_raw(id.try_into().ok()?));
     if let Some(pid) = pid {
         // It may have ended by itself.
         kill_process(pid, Signal::TERM).ok();
     }
+    timeout(EDITOR_END, child.wait()).await.is_ok()
 }

@@ -45,10 +45,10 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
         };
         let mut signals = Signals::catch()?;
         let copies = getting.all(&api, &sources);
-        let keeps_parts = !is_stream(&local);
+        let is_resumable = !is_stream(&local) && !args.copy.recursive;
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            signal = signals.next() => Ok(interrupted(signal, keeps_parts)),
+            signal = signals.next() => Ok(interrupted(signal, is_resumable)),
         }
     })
     .await
@@ -164,7 +164,7 @@ impl Getting<'_> {
                 .await?;
             return Ok(Copied::of_tree(host, target.display().to_string(), &tree));
         }
-        // As within a directory.
+        // As within a copied directory.
         if kind == FileKind::Symlink && self.args.copy.recursive {
             self.jobs.get_link(HostPath { host, path }, target).await?;
             return Ok(Copied::of_link(host, target));
@@ -193,7 +193,7 @@ impl Getting<'_> {
                 let mut pieces = pieces.map_err(jobs_error)?;
                 while let Some(piece) = pieces.next().await {
                     let piece = piece.map_err(jobs_error)?;
-                    // In another thread, so that a signal is noticed while stdout accepts nothing.
+                    // In another thread, so that Ctrl-C works while stdout is blocked.
                     let writing = tokio::task::spawn_blocking(move || write_out(&piece));
                     match writing.await.expect("writing does not panic") {
                         Exit::SUCCESS => {}

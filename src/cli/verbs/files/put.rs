@@ -29,6 +29,17 @@ enum Source {
     Directory(PathBuf),
 }
 
+impl Source {
+    /// Whether a transfer of it that broke can be continued.
+    fn is_resumable(&self) -> bool {
+        match self {
+            Self::Stdin | Self::Directory(_) => false,
+            // A pipe of the shell, as <(command), is read once.
+            Self::File { path, .. } => path.is_file(),
+        }
+    }
+}
+
 /// Copies files to hosts.
 pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
     let api = Api::Here(service.clone());
@@ -70,7 +81,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
         });
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            signal = signals.next() => Ok(interrupted(signal, !uses_stdin)),
+            signal = signals.next() => Ok(interrupted(signal, sources.iter().all(Source::is_resumable))),
         }
     })
     .await
@@ -85,14 +96,15 @@ pub(super) fn at_least_two(paths: &[std::path::PathBuf], usage: &str) -> Result<
     Err(Error::invalid("a source or the target is missing", hint))
 }
 
-/// Reports that a signal has ended the transfer. `keeps_parts` if the next one continues it.
-pub(super) fn interrupted(signal: u8, keeps_parts: bool) -> Exit {
+/// Reports that a signal has ended the transfer. `is_resumable`: the next one continues from the part files.
+pub(super) fn interrupted(signal: u8, is_resumable: bool) -> Exit {
     let code = crate::wire::Code::ShuttingDown;
-    report(&if keeps_parts {
+    report(&if is_resumable {
         let message = "interrupted; what was copied so far is kept in part files";
         Error::new(code, message, "run the same command again to continue")
     } else {
-        let hint = "run the same command again; a stream starts from the beginning";
+        let hint =
+            "run the same command again; a stream or a new directory starts from the beginning";
         Error::new(code, "interrupted", hint)
     });
     Exit::signaled(signal)

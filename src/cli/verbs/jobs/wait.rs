@@ -14,7 +14,7 @@ use crate::jobs::printable;
 use crate::remote::Api;
 use crate::wire::{JobEntry, LastLinesOf, WaitMode, WaitRequest};
 
-/// Length of the first wait. After it, a note names the hosts that are out of reach.
+/// Length of the first wait. After each wait, a note names hosts that are out of reach.
 const FIRST_WAIT_MS: i64 = 5_000;
 /// Length of each later wait.
 const WAIT_MS: i64 = 50_000;
@@ -28,14 +28,14 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             return Ok(Exit::SUCCESS);
         }
         let deadline = args.timeout.map(|limit| Instant::now() + limit);
-        let mut longest_ms = FIRST_WAIT_MS;
-        let mut hosts_told = BTreeSet::new();
+        let mut call_limit_ms = FIRST_WAIT_MS;
+        let mut reported_hosts = BTreeSet::new();
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            // It only looks at the state of the jobs.
+            // The last call waits 0 ms: it only reads the states of the jobs.
             let is_last_call = left.is_some_and(|left| left.is_zero());
-            let left_ms = left.map_or(longest_ms, |left| {
-                i64::try_from(left.as_millis()).unwrap_or(longest_ms)
+            let left_ms = left.map_or(call_limit_ms, |left| {
+                i64::try_from(left.as_millis()).unwrap_or(call_limit_ms)
             });
             let reply = api
                 .wait(WaitRequest {
@@ -45,16 +45,16 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
                     } else {
                         WaitMode::All
                     },
-                    wait_ms: Some(left_ms.min(longest_ms)),
+                    wait_ms: Some(left_ms.min(call_limit_ms)),
                     last_lines: 0,
                     last_lines_of: LastLinesOf::Failed,
                 })
                 .await?;
             if reply.timed_out {
-                tell_unreachable_hosts(&reply.jobs, &mut hosts_told);
+                report_unreachable_hosts(&reply.jobs, &mut reported_hosts);
             }
             if reply.timed_out && !is_last_call {
-                longest_ms = WAIT_MS;
+                call_limit_ms = WAIT_MS;
                 continue;
             }
             let mut printed = Exit::SUCCESS;
@@ -84,9 +84,9 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
 }
 
 /// Names the hosts of jobs that are out of reach, each once.
-fn tell_unreachable_hosts(jobs: &[JobEntry], told: &mut BTreeSet<String>) {
+fn report_unreachable_hosts(jobs: &[JobEntry], reported: &mut BTreeSet<String>) {
     for job in jobs {
-        if job.standing.disconnected_ms.is_some() && told.insert(job.host.clone()) {
+        if job.standing.disconnected_ms.is_some() && reported.insert(job.host.clone()) {
             let host = printable(&job.host);
             note(&format!(
                 "{host} is out of reach: its jobs may have ended already"

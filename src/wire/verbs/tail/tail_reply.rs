@@ -213,8 +213,8 @@ impl TailReply {
             ..
         } = tail;
         let first_line_no = page.lines.first().map(|line| line.line_no.value());
-        let stderr_lines = line_numbers(&page.lines, |line| line.stream == Stream::Stderr);
-        let continuation_lines = line_numbers(&page.lines, |line| line.continuation);
+        let stderr_lines = line_numbers_where(&page.lines, |line| line.stream == Stream::Stderr);
+        let continuation_lines = line_numbers_where(&page.lines, |line| line.continuation);
         // Last, because it consumes the lines.
         let shown = page.lines.into_iter();
         let (lines, records) = match format {
@@ -252,10 +252,10 @@ impl TailReply {
     }
 }
 
-fn line_numbers(lines: &[Line], is_meant: impl Fn(&Line) -> bool) -> Vec<u64> {
+fn line_numbers_where(lines: &[Line], predicate: impl Fn(&Line) -> bool) -> Vec<u64> {
     lines
         .iter()
-        .filter(|line| is_meant(line))
+        .filter(|line| predicate(line))
         .map(|line| line.line_no.value())
         .collect()
 }
