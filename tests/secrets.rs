@@ -418,6 +418,39 @@ async fn output_is_withheld_when_its_secret_has_changed_since_the_start() {
 }
 
 #[tokio::test]
+async fn output_that_a_process_could_not_show_is_there_for_one_that_has_the_secret() {
+    let sshd = configured().await;
+    let config = config(&sshd);
+    let spawn = &[
+        "--config",
+        &config,
+        "spawn",
+        "--secret-env",
+        "P=db",
+        "prod1",
+        "--",
+        "echo first; sleep 1; echo \"$P\"; echo last",
+    ];
+    let id = told(&sshjobs(&sshd, spawn)).trim().to_owned();
+
+    for verb in [
+        &["tail", "--follow", "--since", "0", &id][..],
+        &["wait", &id],
+    ] {
+        let without = sshjobs(&sshd, verb);
+        assert_eq!(without.status.code(), Some(0), "{verb:?}");
+        let warned = String::from_utf8_lossy(&without.stderr);
+        assert!(warned.contains("output is withheld"), "{verb:?}: {warned}");
+        assert!(!String::from_utf8_lossy(&without.stdout).contains("last"));
+    }
+
+    let log = told(&sshjobs(&sshd, &["--config", &config, "log", &id]));
+    assert_eq!(log, "first\n[secret db]\nlast\n");
+    // Now it is stored, and no secret is needed to read it.
+    assert_eq!(told(&sshjobs(&sshd, &["log", &id])), log);
+}
+
+#[tokio::test]
 async fn a_durable_job_takes_only_secrets_that_it_was_started_with() {
     let fixture = Fixture::start().await;
     let agent = &fixture.agent;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::open::{Resumed, close, open, resume};
+use super::open::{Opened, Resumed, close, open, resume};
 use crate::job::{Job, JobId, Log, Pace, Phase, Positions, SecretFingerprint, wall_now};
 use crate::output::{Ring, RingLimits};
 use crate::runner::durable::follow_again;
@@ -144,6 +144,14 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     } else {
         Ok(Vec::new())
     };
+    let secrets = match secrets {
+        // In a cluster the host belongs to one replica, so no other one could take the job over.
+        Err(why) if storing.store.peers().is_none() => {
+            follow_unclaimed(shared, storing, id, why).await;
+            return;
+        }
+        secrets => secrets,
+    };
     let taken = storing.blocking(move |store| {
         if !store.claim(&record)? {
             // Another process was faster.
@@ -180,6 +188,40 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             shared.foreign_jobs.note_to_take_over(id);
         }
     }
+}
+
+/// Follows a durable job whose secrets can't be hidden here, without its output, and stores nothing of it. Does not claim it,
+/// so that a process that has the secrets can still take it over, with all of its output.
+async fn follow_unclaimed(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobId, why: String) {
+    let ring = shared.limits.ring(Pace::Free);
+    let log_limits = shared.limits.log();
+    let opening = {
+        let id = id.clone();
+        storing.blocking(move |store| open(store, &id, ring, log_limits))
+    };
+    let Opened { job, record, .. } = match opening.await {
+        Some(Ok(Some(opened))) => opened,
+        Some(Ok(None)) | None => return,
+        Some(Err(error)) => {
+            tracing::debug!(job = %id, %error, "a job can't be opened");
+            return;
+        }
+    };
+    if job.has_ended() {
+        return;
+    }
+    {
+        let mut registry = shared.registry();
+        // Nothing else prevents that two callers who ask for the job follow it twice.
+        if registry.is_known(&id) {
+            return;
+        }
+        let key = record.key.clone().map(|key| (record.caller.clone(), key));
+        registry.adopt(Arc::clone(&job), key, record.machine.clone());
+    }
+    shared.foreign_jobs.forget(&id);
+    let positions = hide_again(&job, Err(why));
+    follow_again(shared, &job, positions);
 }
 
 /// Launches a job here that another process has left in its queue.
