@@ -472,6 +472,40 @@ async fn a_server_does_not_start_with_a_bad_policy() {
 }
 
 #[tokio::test]
+async fn a_caller_who_may_only_start_jobs_gets_their_ids() {
+    let policy = "[[rules]]\nname = \"start\"\ncallers = [\"local\"]\nverbs = [\"spawn\"]\ncommands = \"any\"\n";
+    let (sshd, _) = sshd_with(policy).await;
+    let options = options(&sshd);
+    let options = options.each_ref().map(String::as_str);
+    for json in [false, true] {
+        let arguments: &[&str] = if json {
+            &["spawn", "--json"]
+        } else {
+            &["spawn"]
+        };
+        let started = sshjobs(
+            &sshd,
+            &[&options[..], arguments, &["app1", "--", "true"]].concat(),
+        );
+        let (stdout, stderr) = (
+            String::from_utf8_lossy(&started.stdout),
+            String::from_utf8_lossy(&started.stderr),
+        );
+        assert_eq!(started.status.code(), Some(0), "{stderr}");
+        assert!(stderr.contains("may not use \"wait\""), "{stderr}");
+        let id = if json {
+            serde_json::from_str::<Value>(&stdout).unwrap()["job_id"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        } else {
+            stdout.trim().to_owned()
+        };
+        assert!(id.starts_with("app1-"), "{stdout}");
+    }
+}
+
+#[tokio::test]
 async fn a_policy_is_checked_explained_and_tested() {
     let (sshd, file) = sshd_with(RULES).await;
     let (code, stdout, stderr) = policy_command(&sshd, &["check"]);

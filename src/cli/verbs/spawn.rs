@@ -19,8 +19,15 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Which event came first.
 enum Begun {
-    Job(Box<JobEntry>, Signals),
+    Job(Box<Started>, Signals),
     Signal(u8),
+}
+
+/// A job that was started.
+struct Started {
+    id: String,
+    /// `None` if it could not be looked at: the policy may let a caller start jobs, and not look at them.
+    entry: Option<JobEntry>,
 }
 
 /// Starts a job and prints its id. Stays with an attached job of this process until it ends.
@@ -31,12 +38,12 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
     let begun = async {
         let mut signals = Signals::catch()?;
         tokio::select! {
-            entry = start(api, args) => Ok(Begun::Job(Box::new(entry?), signals)),
+            started = start(api, args) => Ok(Begun::Job(Box::new(started?), signals)),
             number = signals.next() => Ok(Begun::Signal(number)),
         }
     };
-    let (mut entry, mut signals) = match begun.await {
-        Ok(Begun::Job(entry, signals)) => (*entry, signals),
+    let (started, mut signals) = match begun.await {
+        Ok(Begun::Job(started, signals)) => (*started, signals),
         Ok(Begun::Signal(number)) => {
             api.shutdown().await;
             return Exit::signaled(number);
@@ -47,17 +54,25 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
             return Exit::of_error(&error);
         }
     };
+    let Started { id, entry } = started;
+    let Some(mut entry) = entry else {
+        let printed = print_id(&id, json);
+        let exit = match api {
+            Api::Here(service) if attached => stay(service, &id, signals).await,
+            Api::Here(_) | Api::There(_) => printed,
+        };
+        api.shutdown().await;
+        return exit;
+    };
     if let Some(why) = &entry.standing.unstored {
         note(&format!("its output is not stored: {why}"));
     }
-    // A server's reply may contain anything.
-    let shown = if json {
-        crate::cli::json::json(&entry)
-    } else {
-        printable(&entry.job_id)
-    };
     // Now, because staying with an attached job may take as long as the job.
-    let printed = print(&shown);
+    let printed = if json {
+        print(&crate::cli::json::json(&entry))
+    } else {
+        print_id(&id, json)
+    };
     if matches!(api, Api::Here(_)) && entry.standing.state == JobState::Queued {
         match until_its_turn(api, &entry, &mut signals).await {
             Ok(started) => entry = started,
@@ -165,16 +180,29 @@ async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
     })
 }
 
-async fn start(api: &Api, args: SpawnArgs) -> Result<JobEntry, Error> {
+async fn start(api: &Api, args: SpawnArgs) -> Result<Started, Error> {
     let request = request(args)?;
     let reply = once_approved(async || api.spawn(request.clone()).await).await?;
     let entry = api.entry(&reply.job_id).await;
-    // The policy may let a caller start jobs and not look at them. The job runs, so print its id.
     if let Err(error) = &entry {
-        note(&format!("the job {} was started", printable(&reply.job_id)));
-        return Err(error.clone());
+        // Not an error of this verb, whose caller needs the id of the job that runs now.
+        note(&format!("the job was started; more is not known: {error}"));
     }
-    entry
+    Ok(Started {
+        id: reply.job_id,
+        entry: entry.ok(),
+    })
+}
+
+fn print_id(id: &str, json: bool) -> Exit {
+    if json {
+        print(&crate::cli::json::json(
+            &serde_json::json!({ "job_id": id }),
+        ))
+    } else {
+        // A server's reply may contain anything.
+        print(&printable(id))
+    }
 }
 
 fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
