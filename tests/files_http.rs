@@ -1,6 +1,8 @@
 //! Files of hosts over HTTP, with curl as the client.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -124,6 +126,24 @@ async fn a_file_is_uploaded_and_downloaded_in_parts_by_curl() {
 
     assert_eq!(curl.at(&[], "/no/such/file").status, 404);
     assert_eq!(curl.at(&[], "/etc").status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_may_have_a_name_that_is_not_utf8() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let curl = curl(&sshd, &server);
+    let local = sshd.path("local");
+    fs::write(&local, "text").unwrap();
+    let path = format!("{}/caf%E9", sshd.path("").display());
+
+    let put = curl.at(&["--upload-file", local.to_str().unwrap()], &path);
+    assert_eq!(put.status, 201, "{}", String::from_utf8_lossy(&put.body));
+    assert_eq!(
+        fs::read(sshd.path("").join(OsStr::from_bytes(b"caf\xe9"))).unwrap(),
+        b"text"
+    );
+    assert_eq!(curl.at(&[], &path).body, b"text");
 }
 
 #[tokio::test(flavor = "multi_thread")]

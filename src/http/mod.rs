@@ -14,6 +14,7 @@
 mod addresses;
 mod api;
 mod connections;
+mod file_address;
 mod guard;
 mod mount;
 mod options;

@@ -12,13 +12,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{BoxStream, Stream, StreamExt, try_unfold, unfold};
 use http_body_util::BodyExt;
-use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tokio::time::timeout;
 use tokio_util::io::StreamReader;
 
 use super::conditions::{Conditions, range_applies};
 use super::range::{not_satisfiable, range_of, span};
+use crate::http::file_address::FileAddress;
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::{
@@ -60,7 +60,7 @@ pub(crate) async fn get(
     reading: Result<Query<Reading>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let address = Address::parse(&uri)?;
+    let address = FileAddress::parse(&uri)?;
     let Query(reading) = reading.map_err(|error| reject::bad_address(&error.body_text()))?;
     let becomes = parse_become(reading.becomes.as_deref(), reading.become_method.as_deref())?;
     let service = service.becoming(becomes);
@@ -131,7 +131,7 @@ pub(crate) async fn put(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    let address = Address::parse(&uri)?;
+    let address = FileAddress::parse(&uri)?;
     let Query(writing) = writing.map_err(|error| reject::bad_address(&error.body_text()))?;
     let becomes = parse_become(writing.becomes.as_deref(), writing.become_method.as_deref())?;
     let service = service.becoming(becomes);
@@ -173,42 +173,6 @@ pub(crate) async fn put(
     Ok(response)
 }
 
-/// Host and path of a request.
-struct Address {
-    host: String,
-    path: RemotePath,
-}
-
-impl Address {
-    fn on_host(&self) -> HostPath<'_> {
-        HostPath {
-            host: &self.host,
-            path: &self.path,
-        }
-    }
-
-    /// Parses `/hosts/HOST/files/PATH`. PATH is absolute, without its first slash, or begins with
-    /// `~/`. Not by axum, which refuses names that are not UTF-8.
-    fn parse(uri: &Uri) -> Result<Self, Error> {
-        let parts = uri.path().strip_prefix("/hosts/").and_then(|rest| rest.split_once("/files/"));
-        let (host, path) = parts.ok_or_else(|| reject::bad_address("/hosts/HOST/files/PATH"))?;
-        let host = percent_decode_str(host).decode_utf8();
-        let host = host.map_err(|_| reject::bad_address("the host is not UTF-8"))?;
-        let path: Vec<u8> = percent_decode_str(path).collect();
-        let path = if path == b"~" || path.starts_with(b"~/") {
-            path
-        } else {
-            [b"/", path.as_slice()].concat()
-        };
-        let path =
-            RemotePath::new(path).map_err(|error| reject::bad_address(&error.to_string()))?;
-        Ok(Self {
-            host: host.into_owned(),
-            path,
-        })
-    }
-}
-
 /// Explains an error about a file of a host.
 fn file_error(host: &str, error: FilesError) -> Error {
     Error::from(crate::jobs::Error::from(error)).about(host)
@@ -234,7 +198,7 @@ async fn tag_of(
 /// The content that a write may replace, by its conditions.
 async fn expected(
     service: &Service,
-    address: &Address,
+    address: &FileAddress,
     conditions: &Conditions,
 ) -> Result<Expected, Failure> {
     if *conditions == Conditions::default() {
@@ -304,26 +268,4 @@ fn precondition_failed() -> Failure {
 
 fn header_value(text: &str) -> Result<HeaderValue, Error> {
     text.parse().map_err(|_| reject::bad_address(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_absolute_or_below_home_and_has_any_bytes() {
-        let parse = |text: &'static str| {
-            let address = Address::parse(&Uri::from_static(text)).ok().unwrap();
-            (address.host, address.path.as_bytes().to_vec())
-        };
-        assert_eq!(
-            parse("/hosts/web1/files/etc/hosts"),
-            ("web1".to_owned(), b"/etc/hosts".to_vec())
-        );
-        assert_eq!(parse("/hosts/web1/files/~/a%20b").1, b"~/a b");
-        assert_eq!(
-            parse("/hosts/web1/files/caf%E9/files/x").1,
-            b"/caf\xe9/files/x"
-        );
-    }
 }

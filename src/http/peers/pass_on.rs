@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::{Path, Request};
+use axum::extract::Request;
 use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::header::PassedCaller;
+use crate::http::file_address::FileAddress;
 use crate::http::prefer::prefer_wait;
 use crate::http::status::Failure;
 use crate::jobs::Peers;
@@ -94,10 +95,14 @@ pub(super) async fn send(
 /// Passes a transfer of a file on to the replica that has the host, if that is another one.
 pub(crate) async fn pass_on_files(
     Extension(service): Extension<Service>,
-    Path((host, _)): Path<(String, String)>,
     mut request: Request,
     next: Next,
 ) -> Response {
+    // Not by axum, which refuses names that are not UTF-8.
+    let host = match FileAddress::parse(request.uri()) {
+        Ok(address) => address.host,
+        Err(error) => return Failure::from(error).into_response(),
+    };
     let replica = match service.replica_of_host(&host).await {
         Ok(Some(replica)) => replica,
         Ok(None) => return next.run(request).await,
