@@ -319,4 +319,8 @@ async fn a_search_ends_where_the_request_says() {
         .collect();
     assert_eq!(found, [19, 29, 39]);
     assert_eq!(reply["last_line_no"], 40);
+    assert_eq!(reply["has_more"], false);
+
+    let beyond = json!({"job_id": id, "pattern": "9$", "since_line_no": 40, "until_line_no": 40});
+    assert_eq!(caller.ok("search", beyond)["has_more"], false);
 }

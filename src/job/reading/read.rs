@@ -237,6 +237,7 @@ impl Job {
     ) -> Result<Found, TooSlow> {
         let selection = query.selection;
         let cursor = query.cursor;
+        let bound = query.last;
         // Fixed now, so that a job that prints fast can't prolong the search.
         let newest = self.read_log(|log| log.ring().newest());
         let until = query.last.map_or(newest, |last| last.min(newest));
@@ -295,7 +296,9 @@ impl Job {
         let dropped_lines = search.dropped_lines();
         let (matches, last) = search.finish();
         let rest = Span::after(last, selection);
-        let has_more = self.read_span(rest, has_piece, |ring| rest.is_followed_in(ring)).await;
+        let is_at_bound = bound.is_some_and(|bound| last >= bound);
+        let has_more =
+            !is_at_bound && self.read_span(rest, has_piece, |ring| rest.is_followed_in(ring)).await;
         Ok(Found {
             matches,
             last,
