@@ -77,6 +77,8 @@ pub use shell::{LoginShell, from_home, quote, whole_script};
 pub(crate) use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};
-pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, TemplateCall, Terminal, check_word};
+pub use spec::{
+    Draft, JobSpec, Pace, SpecError, StdinPlan, TemplateCall, Terminal, check_key, check_word,
+};
 pub use storage::Storage;
 pub use turn::{Turn, is_queue_name};

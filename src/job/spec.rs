@@ -128,6 +128,9 @@ pub enum SpecError {
     /// A label or key is too long.
     #[error("{0} is longer than {LONGEST_WORD} characters")]
     LongWord(&'static str),
+    /// The idempotency key is empty.
+    #[error("the idempotency key is empty")]
+    EmptyKey,
     /// The terminal type has invalid characters.
     #[error("term is not a terminal type")]
     Term,
@@ -278,6 +281,14 @@ impl Deref for JobSpec {
     fn deref(&self) -> &Draft {
         &self.0
     }
+}
+
+/// Refuses a key with which a caller can't mean one job, such as an unset variable of a script.
+pub fn check_key(key: Option<&str>) -> Result<(), SpecError> {
+    if key == Some("") {
+        return Err(SpecError::EmptyKey);
+    }
+    check_word("idempotency_key", key)
 }
 
 /// Refuses a label or key that is too long.

@@ -14,7 +14,8 @@ use super::fleet::FleetSpec;
 use super::job::Job;
 use super::judge::{On, Place, Starting};
 use crate::job::{
-    Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_word, quote,
+    Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key, check_word,
+    quote,
 };
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
@@ -240,7 +241,7 @@ impl<T> Command<T> {
     }
 
     async fn start(mut self) -> Result<Job, Error> {
-        check_word("idempotency_key", self.key.as_deref())?;
+        check_key(self.key.as_deref())?;
         check_word("reason", self.reason.as_deref())?;
         let turn = &self.draft.turn;
         for earlier in turn.after.iter().chain(&turn.after_ok) {

@@ -151,6 +151,7 @@ fn spec(error: &SpecError) -> Error {
         SpecError::NoCommand => "give the command line to run",
         SpecError::Timeout(_) => "use 0.001 to 31536000 seconds (a year), or none",
         SpecError::LongWord(_) => "use a shorter one",
+        SpecError::EmptyKey => "omit it, or check the variable that was to have it",
         SpecError::Term => "use a name such as xterm-256color or dumb",
         SpecError::TerminalSize { .. } => "use 1 to 1000 for each",
         SpecError::EnvName(_) => {

@@ -130,7 +130,7 @@ pub struct CommandRequest {
     pub reason: Option<String>,
     /// The same key returns the first job.
     #[serde(default)]
-    #[schemars(with = "String", length(max = 200))]
+    #[schemars(with = "String", length(min = 1, max = 200))]
     pub idempotency_key: Option<String>,
 }
 
