@@ -152,3 +152,74 @@ impl Coverage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Position, RingLimits};
+
+    /// A hundred lines, of which the last fifty are kept.
+    fn ring() -> Ring {
+        let mut ring = Ring::new(RingLimits {
+            lines: 50,
+            ..RingLimits::default()
+        });
+        for _ in 0..100 {
+            ring.append(Stream::Stdout, b"line\n", 0);
+        }
+        ring
+    }
+
+    /// Coverage after line `before`, up to line `last`, without gaps.
+    fn covered(before: u64, last: u64) -> Coverage {
+        let stdout = Position {
+            last_line: LineNo::new(before),
+            lines: before,
+            bytes: 5 * before,
+            ..Position::default()
+        };
+        Coverage {
+            begin: Origin {
+                newest: LineNo::new(before),
+                stdout,
+                ..Origin::default()
+            },
+            last: LineNo::new(last),
+            ..Coverage::default()
+        }
+    }
+
+    #[test]
+    fn lines_that_neither_store_nor_ring_has_are_counted() {
+        let stored = Coverage {
+            gaps: vec![(LineNo::new(20), LineNo::new(25))],
+            forgotten: 3,
+            ..covered(10, 40)
+        };
+        let between = |after, last| {
+            let lines = LineRange {
+                after: LineNo::new(after),
+                last: LineNo::new(last),
+            };
+            stored.missing_between(&ring(), lines)
+        };
+        assert_eq!(between(8, 10), 2);
+        assert_eq!(between(10, 20), 0);
+        assert_eq!(between(8, 23), 2 + 3);
+        assert_eq!(between(30, 100), 10, "lines 41 to 50");
+        assert_eq!(stored.dropped_lines(&ring()), 10 + 5 + 10 + 3);
+    }
+
+    #[test]
+    fn the_oldest_line_is_that_of_the_store_or_of_the_ring() {
+        let oldest = |stored: Coverage| {
+            let bytes = stored.available_from(&ring(), Stream::Stdout, Measure::Bytes);
+            (stored.first_available(&ring()).value(), bytes)
+        };
+        assert_eq!(oldest(covered(10, 40)), (11, 50));
+        assert_eq!(oldest(covered(60, 90)), (51, 250));
+        // The store has nothing.
+        assert_eq!(oldest(covered(10, 10)), (51, 250));
+        assert_eq!(oldest(covered(0, 0)), (51, 250));
+    }
+}

@@ -123,7 +123,8 @@ mod tests {
             "jdoe@example.com",
             "svc$",
         ] {
-            assert!(Become::new(user, BecomeMethod::Sudo).is_ok(), "{user}");
+            let becomes = Become::new(user, BecomeMethod::Sudo).unwrap();
+            assert_eq!((becomes.user(), becomes.is_root()), (user, user == "root"));
         }
         for user in [
             "", "-u", "a b", "a'b", "a;id", "a\nb", "#0", "$(id)", "`id`",
