@@ -142,6 +142,20 @@ async fn filters_select_the_jobs_that_a_verb_can_be_used_on() {
         "{left}"
     );
 
+    let brief = spawn(&sshd, "brief", "exit 3");
+    eventually("jobs shows that it has ended", async || {
+        let jobs = told(&sshjobs(
+            &sshd,
+            &["jobs", "--label", "brief", "--state", "exited"],
+        ));
+        jobs.contains(&brief)
+    })
+    .await;
+    told(&sshjobs(
+        &sshd,
+        &["forget", "--label", "brief", "--state", "exited"],
+    ));
+
     let none = sshjobs(&sshd, &["forget", "--caller", "nobody"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(stderr(&none).contains("no job passes this filter"));
@@ -182,6 +196,45 @@ async fn wait_for_any_prints_the_job_that_has_ended() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{fast}\n"));
     told(&sshjobs(&sshd, &["kill", &slow, "KILL"]));
+}
+
+#[tokio::test]
+async fn a_wait_for_a_label_counts_jobs_that_have_ended_before() {
+    let sshd = Sshd::start().await;
+    let failed = spawn(&sshd, "nightly", "exit 3");
+    assert_eq!(sshjobs(&sshd, &["wait", &failed]).status.code(), Some(3));
+    let wait =
+        |options: &[&str]| sshjobs(&sshd, &[&["wait", "--label", "nightly"], options].concat());
+    assert_eq!(wait(&[]).status.code(), Some(3));
+
+    let succeeds = spawn(&sshd, "nightly", "sleep 1");
+    assert_eq!(wait(&["--timeout", "1ms"]).status.code(), Some(124));
+    let any = wait(&["--any"]);
+    assert_eq!(String::from_utf8_lossy(&any.stdout), format!("{failed}\n"));
+    let all = wait(&["--json"]);
+    assert_eq!(all.status.code(), Some(3));
+    let lines = String::from_utf8_lossy(&all.stdout).into_owned();
+    assert!(
+        lines.contains(&failed) && lines.contains(&succeeds),
+        "{lines}"
+    );
+
+    let none = wait(&["--state", "running"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(stderr(&none).contains("no job passes this filter"));
+}
+
+#[tokio::test]
+async fn an_empty_key_is_refused_because_no_caller_means_it() {
+    let sshd = Sshd::start().await;
+    let refused = sshjobs(&sshd, &["spawn", "--key", "", HOST, "--", "true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("key is empty"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!(told(&sshjobs(&sshd, &["jobs", "--json"])), "");
 }
 
 #[tokio::test]

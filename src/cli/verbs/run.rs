@@ -11,6 +11,7 @@ use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, output_error, print};
 use crate::cli::json::json;
 use crate::cli::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
+use crate::cli::verbs::jobs::note_detached;
 use crate::cli::verbs::once_approved;
 use crate::cli::{Exit, fleet, note, report};
 use crate::remote::{Api, Control, Running, Shown};
@@ -113,6 +114,7 @@ async fn attempt(
         dropped: 0,
         limit,
         ended: None,
+        is_detached: false,
         trouble: None,
     };
     let exit = if tty {
@@ -122,6 +124,9 @@ async fn attempt(
     };
     // Before any message: the keyboard is out of raw mode, but the screen may be the program's.
     session.screen.restore().await;
+    if session.is_detached {
+        note_detached(&job.entry().job_id);
+    }
     *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
     // Before `exit?` below, so that an error leaves no processes behind either.
     if signals.interrupted {
@@ -241,7 +246,10 @@ async fn on_our_terminal(
         number = pass_on(job, signals) => Ok(Exit::signaled(number)),
         ended = stdin::forward_keys(job, role) => Ok(match ended {
             // ssh also exits with 255 after `~.`.
-            KeysEnded::ByUser => Exit::CONNECTION,
+            KeysEnded::ByUser => {
+                session.is_detached = job.entry().durable;
+                Exit::CONNECTION
+            }
             KeysEnded::HungUp => Exit::signaled(Signals::HANG_UP),
         }),
         never = keyboard::follow_size(job) => never,
@@ -255,6 +263,8 @@ struct Session {
     dropped: u64,
     limit: Option<Duration>,
     ended: Option<Box<JobEntry>>,
+    /// The user has left the terminal of a job that continues.
+    is_detached: bool,
     /// An error to report once the terminal is restored.
     trouble: Option<Error>,
 }

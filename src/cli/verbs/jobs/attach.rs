@@ -65,7 +65,7 @@ pub(crate) async fn attach_to(
             exit_of(&job)
         }
         Ended::Detached => {
-            note(&format!("detached; `sshjobs attach {id}` returns to it"));
+            note_detached(id);
             Exit::SUCCESS
         }
         Ended::Signal(number) => Exit::signaled(number),
@@ -74,6 +74,11 @@ pub(crate) async fn attach_to(
             Exit::of_error(&error)
         }
     })
+}
+
+/// Says that a job continues whose terminal the user has left.
+pub(crate) fn note_detached(id: &str) {
+    note(&format!("detached; `sshjobs attach {id}` returns to it"));
 }
 
 async fn run_session(

@@ -19,7 +19,7 @@ mod wait;
 mod write;
 
 pub use attach::attach;
-pub(crate) use attach::attach_to;
+pub(crate) use attach::{attach_to, note_detached};
 pub use export::export;
 pub(super) use finish::finish;
 pub use forget::forget;

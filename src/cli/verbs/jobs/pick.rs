@@ -34,7 +34,12 @@ pub(super) async fn resolve(api: &Api, word: &str) -> Result<String, Error> {
     if is_whole(start) || start.is_empty() {
         return Ok(word.to_owned());
     }
-    let jobs = list(api, JobsRequest::default()).await?;
+    let request = JobsRequest {
+        limit: Some(MOST_JOBS),
+        cached: true,
+        ..JobsRequest::default()
+    };
+    let jobs = api.jobs(request).await?.jobs;
     // `last` is one's own: an agent may have started a newer one a moment ago.
     let mut found = jobs.iter().filter(|job| match start {
         LAST => job.caller.is_none(),
@@ -133,9 +138,11 @@ pub(super) async fn filtered(api: &Api, filter: &FilterArgs) -> Result<Vec<JobEn
         host: filter.host.clone(),
         label: filter.label.clone(),
         state: filter.state,
+        limit: Some(MOST_JOBS),
         ..JobsRequest::default()
     };
-    let mut jobs = list(api, request).await?;
+    // Not from the cache: the same jobs as `sshjobs jobs` shows.
+    let mut jobs = api.jobs(request).await?.jobs;
     jobs.retain(|job| passes(job, filter));
     Ok(jobs)
 }
@@ -155,13 +162,13 @@ pub(super) fn age_of(job: &JobEntry) -> Duration {
     SystemTime::now().duration_since(started).unwrap_or_default()
 }
 
-async fn list(api: &Api, request: JobsRequest) -> Result<Vec<JobEntry>, Error> {
-    let request = JobsRequest {
-        limit: Some(MOST_JOBS),
-        cached: true,
-        ..request
-    };
-    Ok(api.jobs(request).await?.jobs)
+/// The error for a filter that selects no job.
+pub(super) fn no_job_passes() -> Error {
+    Error::new(
+        Code::UnknownJob,
+        "no job passes this filter",
+        "`sshjobs jobs` with the same filter shows which jobs there are",
+    )
 }
 
 /// Shows a person what is about to be done to the jobs that a filter selected, and asks. Scripts
@@ -171,11 +178,7 @@ async fn list(api: &Api, request: JobsRequest) -> Result<Vec<JobEntry>, Error> {
 /// If no job was selected.
 pub(super) fn confirm(action: &str, ids: &[String], filter: &FilterArgs) -> Result<bool, Error> {
     if ids.is_empty() {
-        return Err(Error::new(
-            Code::UnknownJob,
-            "no job passes this filter",
-            "`sshjobs jobs` with the same filter shows which jobs there are",
-        ));
+        return Err(no_job_passes());
     }
     if !filter.is_set() {
         return Ok(true);
