@@ -392,6 +392,25 @@ async fn the_end_tells_the_size_of_a_file_that_was_shortened() {
 }
 
 #[tokio::test]
+async fn a_running_job_whose_output_was_shortened_is_lost_and_no_later_byte_is_sent() {
+    for kind in [Kind::Perl, Kind::Shell] {
+        let host = Host::new();
+        let spool = host.lay_down("job", &living_supervisor(), "four\n");
+        let mut follower = host.follow(kind, "f1", "job 9 0\n");
+        let stdout = BufReader::new(follower.0.stdout.take().unwrap());
+        let mut lines = stdout.lines().map(Result::unwrap);
+        lines.find(|line| line == "H").unwrap();
+        // So that the follower has seen the short file.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+
+        std::fs::write(spool.join("out"), "more than nine bytes\n").unwrap();
+
+        let line = lines.find(|line| line.starts_with(['D', 'X'])).unwrap();
+        assert!(line.ends_with("lost spool_gone"), "{kind:?}: {line}");
+    }
+}
+
+#[tokio::test]
 async fn the_end_has_the_figures_that_the_supervisor_noted() {
     let host = Host::new();
     let mut child = host.start();

@@ -61,13 +61,15 @@ sub state_of { # Empty while it runs.
     my $made = (stat $d)[9];
     return 'lost supervisor_died' if defined $made && time - $made > 60 && !-e "$d/sup";
   }
-  return '';
+  return $job{$j}{shortened} ? 'lost spool_gone' : '';
 }
 sub send_new { # Sends new output. Returns whether the stream was sent up to its size.
   my ($j, $stream, $file) = @_;
-  my $size = -s $file;
+  my $size = -s $file || 0;
   my $from = $job{$j}{$stream};
-  return 1 unless $size && $size > $from;
+  # Output that was sent is gone from the file, so the place of what follows is unknown.
+  $job{$j}{shortened} = 1 if $size < $from;
+  return 1 if $size <= $from || $job{$j}{shortened};
   my $n = $size - $from;
   $n = 262144 if $n > 262144;
   open(my $in, '<', $file) or return 1;

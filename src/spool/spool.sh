@@ -753,6 +753,8 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
         send "$j" 2 "$sj_S/$j/err" "$e" $n
         e=$((e + n)) moved=y
       fi
+      # Output that was sent is gone from the file, so the place of what follows is unknown.
+      if [ "$so" -lt "$o" ] || [ "$se" -lt "$e" ]; then x=${x:-lost spool_gone}; fi
       if [ -n "$x" ] && [ "$o" -ge "$so" ] && [ "$e" -ge "$se" ]; then
         printf 'X %s %s %s %s\n' "$j" "$so" "$se" "$x" || exit 0
         moved=y
