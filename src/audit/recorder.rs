@@ -376,8 +376,9 @@ fn copiers(
         })?);
     }
     if let Some(copy) = cluster {
-        let copy = move |head| log_copy_error("cluster", copy(head));
-        copiers.push(copier("sshjobs-cluster-head", copy)?);
+        copiers.push(copier("sshjobs-cluster-head", move |head| {
+            log_copy_error("cluster", copy(head));
+        })?);
     }
     Ok(copiers)
 }

@@ -500,20 +500,23 @@ impl Writing<'_> {
         if !name.is_shared {
             return Ok(());
         }
-        let contested = || FilesError::Contested(self.target.path.clone());
         let own = self.part_path(&PartName::unique().id);
         match self.files.rename(&part.path, &own).await {
             Ok(()) => {}
-            Err(error) if error.is(Status::NoSuchFile) => return Err(contested()),
+            Err(error) if error.is(Status::NoSuchFile) => return Err(self.contested()),
             Err(error) => return Err(FilesError::on("write", &self.target.path)(error)),
         }
         part.removal = Some(Removal::new(self.files, &own));
         part.path = own;
         let taken = self.files.lstat(&part.path).await?;
         if taken.size.is_some_and(|found| found != size) {
-            return Err(contested());
+            return Err(self.contested());
         }
         Ok(())
+    }
+
+    fn contested(&self) -> FilesError {
+        FilesError::Contested(self.target.path.clone())
     }
 
     fn part_path(&self, id: &str) -> RemotePath {

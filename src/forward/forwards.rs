@@ -60,10 +60,10 @@ impl Forwards {
     pub fn list(&self, caller: Option<&Caller>) -> Vec<ForwardStatus> {
         let mut open = lock(&self.open);
         open.retain(|forward| !forward.closing.is_cancelled());
-        let is_seen =
-            |forward: &&Arc<Forward>| caller.is_none_or(|caller| forward.host().caller == *caller);
-        let seen = open.iter().filter(is_seen);
-        seen.map(|forward| forward.status()).collect()
+        open.iter()
+            .filter(|forward| caller.is_none_or(|caller| forward.host().caller == *caller))
+            .map(|forward| forward.status())
+            .collect()
     }
 
     /// Closes a forward with its streams. Returns its last status.

@@ -27,14 +27,13 @@ impl Mount {
         B::Error: Into<axum::BoxError>,
         F: Future<Output = axum::http::Response<B>> + Send + 'static,
     {
-        let answer = move |request| {
-            let answered = answer(request);
-            Box::pin(async move { answered.await.map(Body::new) }) as BoxFuture<'static, Response>
-        };
         Self {
             path,
             is_for_anybody: false,
-            answer: Arc::new(answer),
+            answer: Arc::new(move |request| {
+                let answered = answer(request);
+                Box::pin(async move { answered.await.map(Body::new) })
+            }),
         }
     }
 

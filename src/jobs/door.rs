@@ -482,16 +482,18 @@ impl Door {
 
     /// The names that the caller may use for a verb, also by their addresses, in the same order.
     pub(super) async fn usable(&self, verb: Verb, names: Vec<String>) -> Vec<String> {
-        let check = async |name: String| {
-            let is_usable = self.may_reach(&name).await && self.is_allowed(verb, &name).await;
-            is_usable.then_some(name)
-        };
-        let checks: Vec<_> = names.into_iter().map(|name| check(name).boxed()).collect();
+        let checks: Vec<_> =
+            names.into_iter().map(|name| self.if_usable(verb, name).boxed()).collect();
         stream::iter(checks)
             .buffered(AT_A_TIME)
             .filter_map(async |name| name)
             .collect()
             .await
+    }
+
+    async fn if_usable(&self, verb: Verb, name: String) -> Option<String> {
+        let is_usable = self.may_reach(&name).await && self.is_allowed(verb, &name).await;
+        is_usable.then_some(name)
     }
 
     /// Notes why the last connection to a host failed, for the list of hosts. `None` if it did not.

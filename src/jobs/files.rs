@@ -182,10 +182,10 @@ impl Jobs {
         options: GetOptions,
         progress: &Progress,
     ) -> Result<Got, Error> {
-        let get = |files: HostFiles| {
+        self.repeat(Verb::Get, at, |files| {
             async move { files.get(path, local, options, progress).await }.boxed()
-        };
-        self.repeat(Verb::Get, at, get).await
+        })
+        .await
     }
 
     /// Copies a directory of this machine to a host, with all that is in it.
@@ -199,10 +199,10 @@ impl Jobs {
         options: TreeOptions,
         progress: &Arc<Progress>,
     ) -> Result<TreeReport, Error> {
-        let put = |files: HostFiles| {
+        self.repeat(self.changing, at, |files| {
             async move { files.put_tree(local, path, options, progress).await }.boxed()
-        };
-        self.repeat(self.changing, at, put).await
+        })
+        .await
     }
 
     /// Copies a directory of a host to this machine, with all that is in it. Nothing is written
@@ -217,10 +217,10 @@ impl Jobs {
         options: TreeOptions,
         progress: &Arc<Progress>,
     ) -> Result<TreeReport, Error> {
-        let get = |files: HostFiles| {
+        self.repeat(Verb::Get, at, |files| {
             async move { files.get_tree(path, local, options, progress).await }.boxed()
-        };
-        self.repeat(Verb::Get, at, get).await
+        })
+        .await
     }
 
     /// Copies a symbolic link of a host as a link.
@@ -232,8 +232,10 @@ impl Jobs {
         at @ HostPath { path, .. }: HostPath<'_>,
         local: &Path,
     ) -> Result<(), Error> {
-        let get = |files: HostFiles| async move { files.get_link(path, local).await }.boxed();
-        self.repeat(Verb::Get, at, get).await
+        self.repeat(Verb::Get, at, |files| {
+            async move { files.get_link(path, local).await }.boxed()
+        })
+        .await
     }
 
     /// Attempts a transfer again, on a new connection, after it has lost its own. A host that can't

@@ -2,6 +2,7 @@
 
 use super::door::Door;
 use super::error::Error;
+use crate::hosts::HostBook;
 use crate::job::{MOST_NAMES, RangeError, fold, unfold};
 use crate::jobs::{FleetPlan, HostError, StopAfter};
 use crate::policy::Verb;
@@ -62,16 +63,12 @@ impl FleetSpec {
             // Patterns select only usable hosts. Plain names are checked in `find_hosts`.
             door.usable(Verb::Hosts, book.listed().await?.into_keys().collect()).await
         };
-        let meant = |word: &str, name: &str| match word.strip_prefix("tag:") {
-            Some(tag) => book.tags(name).iter().any(|known| known == tag),
-            None => matches(word, name),
-        };
         let mut members: Vec<String> = Vec::new();
         for word in hosts.iter().filter(|word| !word.starts_with('!')) {
             let found: Vec<String> = if Self::is_plain(word) {
                 vec![word.clone()]
             } else {
-                listed.iter().filter(|name| meant(word, name)).cloned().collect()
+                listed.iter().filter(|name| is_meant(word, name, book)).cloned().collect()
             };
             if found.is_empty() {
                 let total = listed.len();
@@ -94,7 +91,7 @@ impl FleetSpec {
         let mut seen = std::collections::HashSet::new();
         members.retain(|name| {
             // Excluded last, so that the place of a `!` word in the list does not matter.
-            !excluded.iter().any(|word| meant(word, name)) && seen.insert(name.clone())
+            !excluded.iter().any(|word| is_meant(word, name, book)) && seen.insert(name.clone())
         });
         let Self {
             max_parallel,
@@ -112,6 +109,14 @@ impl FleetSpec {
             retries,
             ..plan
         })
+    }
+}
+
+/// Whether a word of a list of hosts, a pattern or a tag, selects a name.
+fn is_meant(word: &str, name: &str, book: &HostBook) -> bool {
+    match word.strip_prefix("tag:") {
+        Some(tag) => book.tags(name).iter().any(|known| known == tag),
+        None => matches(word, name),
     }
 }
 

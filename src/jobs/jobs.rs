@@ -418,14 +418,13 @@ impl Jobs {
         };
         let (mut found, _) = inside.runner.list(&scope, filter, patience).await?;
         let hidden = self.hidden_hosts(&found, may_list_all).await;
-        let is_shown = |job: &Summary| {
+        found.retain(|job| {
             let is_own = job.caller == *self.caller();
             let is_reached = |host| is_own || !hidden.unreachable.contains(host);
             hosts_of(job)
                 .iter()
                 .all(|host| !hidden.denied.contains(host) && is_reached(host))
-        };
-        found.retain(is_shown);
+        });
         let total = found.len();
         found.truncate(limit);
         Ok((found, total))

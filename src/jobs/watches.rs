@@ -112,9 +112,13 @@ impl Watch {
             }
             let seconds = limit.as_secs();
             self.notify(Occasion::Silent { seconds });
-            let is_over_or_has_printed =
-                |log: &Log| log.outcome().is_some() || total_bytes(log) != status.total_bytes;
-            self.job.job.wait_for(FOREVER, is_over_or_has_printed).await;
+            let printed_before = status.total_bytes;
+            self.job
+                .job
+                .wait_for(FOREVER, |log| {
+                    log.outcome().is_some() || total_bytes(log) != printed_before
+                })
+                .await;
         }
     }
 

@@ -65,10 +65,16 @@ pub(super) async fn post_form<T: DeserializeOwned>(
 /// The header of a client with a secret. RFC 6749 wants both encoded like a form before they are encoded
 /// for the header.
 fn basic_credentials(id: &str, secret: &SecretString) -> String {
-    let encoded =
-        |text: &str| -> String { form_urlencoded::byte_serialize(text.as_bytes()).collect() };
-    let pair = format!("{}:{}", encoded(id), encoded(secret.expose_secret()));
+    let pair = format!(
+        "{}:{}",
+        form_encoded(id),
+        form_encoded(secret.expose_secret())
+    );
     format!("Basic {}", BASE64_STANDARD.encode(pair))
+}
+
+fn form_encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 /// Path and query of a URL.

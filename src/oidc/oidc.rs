@@ -82,8 +82,8 @@ fn is_name(name: &str) -> bool {
 /// The role that the claims give, and its hosts.
 fn role_of(config: &IssuerConfig, claims: &Claims) -> Option<(Role, HostPatterns)> {
     if config.roles.is_empty() {
-        let has_scope = |role: &Role| claims.values("scope").contains(&scope_of(*role));
-        let role = Role::ALL.into_iter().filter(has_scope).max()?;
+        let scopes = claims.values("scope");
+        let role = Role::ALL.into_iter().filter(|role| scopes.contains(&scope_of(*role))).max()?;
         return Some((role, HostPatterns::default()));
     }
     let matching = config.roles.iter().find(|role| {

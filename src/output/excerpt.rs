@@ -61,11 +61,13 @@ impl Excerpt {
         let before_tail = total - tail.len() as u64;
         head.truncate(usize::try_from(before_tail).unwrap_or(usize::MAX));
         let head_end = head.len() as u64;
-        let is_between =
-            |line: &PageLine| (head_end + 1..=before_tail).contains(&line.line_no.value());
+        let between = head_end + 1..=before_tail;
         Self {
             between: before_tail - head_end,
-            errors: errors.into_iter().filter(is_between).collect(),
+            errors: errors
+                .into_iter()
+                .filter(|line| between.contains(&line.line_no.value()))
+                .collect(),
             head,
             tail,
         }

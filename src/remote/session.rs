@@ -117,17 +117,9 @@ impl Session {
     /// The next bytes, or the end. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Shown, Error> {
         loop {
-            let broken = |why: &str| {
-                let mut error = self.handle.client.broken(why);
-                if let Some(verb) = self.handle.verb_to_return {
-                    let id = &self.handle.job.job_id;
-                    error.hint = format!("the job continues: `sshjobs {verb} {id}`").into();
-                }
-                error
-            };
             // Cancel safe: `next` of the stream is.
             let Ok(message) = timeout(SILENCE, self.incoming.next()).await else {
-                return Err(broken(SILENT));
+                return Err(self.broken(SILENT));
             };
             match message {
                 Some(Ok(Message::Binary(frame))) => match SessionChannel::of(&frame) {
@@ -161,10 +153,19 @@ impl Session {
                 },
                 // tungstenite answers pings itself.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
-                Some(Ok(Message::Close(_))) | None => return Err(broken("it was closed")),
-                Some(Err(error)) => return Err(broken(&error.to_string())),
+                Some(Ok(Message::Close(_))) | None => return Err(self.broken("it was closed")),
+                Some(Err(error)) => return Err(self.broken(&error.to_string())),
             }
         }
+    }
+
+    fn broken(&self, why: &str) -> Error {
+        let mut error = self.handle.client.broken(why);
+        if let Some(verb) = self.handle.verb_to_return {
+            let id = &self.handle.job.job_id;
+            error.hint = format!("the job continues: `sshjobs {verb} {id}`").into();
+        }
+        error
     }
 }
 

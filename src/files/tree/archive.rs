@@ -67,7 +67,7 @@ pub(super) struct HostDirectory {
     pub(super) mode: u32,
 }
 
-/// What unpacked entries keep of those on the host.
+/// Attributes that unpacked entries keep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     /// Permission bits that they lose.

@@ -121,35 +121,37 @@ impl GetTree<'_> {
         if ended.status == Some(NO_TAR) {
             return Ok(None);
         }
-        let refused = || {
-            let source = SftpError::Refused {
-                status: Status::Failure,
-                message: ended.stderr.trim().to_owned(),
-            };
-            FilesError::on("pack", self.path)(source)
-        };
         let unpacked = match unpacked {
             Ok(unpacked) => unpacked,
             // The host's tar has failed at once, and says why.
             Err(_)
                 if ended.status.is_some_and(|status| status != 0) && !ended.stderr.is_empty() =>
             {
-                return Err(refused());
+                return Err(self.refused(&ended.stderr));
             }
             Err(error) => return Err(here(self.local)(error)),
         };
         // Not even the directory itself.
         if ended.status != Some(0) && unpacked.entries == 0 {
-            return Err(refused());
+            return Err(self.refused(&ended.stderr));
         }
         let mut report = self.verified(&part.0, &unpacked).await?;
         // GNU tar ends with 1 or 2 when it could not read some of the files.
         if ended.status != Some(0) {
-            report.failed.push((self.path.to_string(), refused()));
+            report.failed.push((self.path.to_string(), self.refused(&ended.stderr)));
         }
         self.move_into_place(&part.0, unpacked.directories, &mut report)
             .map_err(here(self.local))?;
         Ok(Some(report))
+    }
+
+    /// The failure that the host's tar reports.
+    fn refused(&self, stderr: &str) -> FilesError {
+        let source = SftpError::Refused {
+            status: Status::Failure,
+            message: stderr.trim().to_owned(),
+        };
+        FilesError::on("pack", self.path)(source)
     }
 
     /// Makes an empty directory beside the target.
@@ -171,7 +173,7 @@ impl GetTree<'_> {
         Ok(PartDirectory(part))
     }
 
-    /// What the entries keep of those on the host, given the new directory into which they go.
+    /// Attributes that entries keep, given the new directory into which they go.
     fn kept(&self, part: &Path) -> io::Result<Kept> {
         let preserve = self.options.preserve;
         let umask = if preserve {

@@ -46,7 +46,7 @@ impl<T: Pooled> Slot<T> {
         !self.connection.is_heavy() && !self.connection.is_worn_out()
     }
 
-    /// Whether the connection can be closed: nobody uses it, and nobody will.
+    /// Whether the connection can be closed: no caller uses it, and none will.
     pub(super) fn can_be_closed(&self) -> bool {
         let state = lock(&self.state);
         // While one caller has it alone its capacity is 0, too, but then it is in use.

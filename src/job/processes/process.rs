@@ -110,9 +110,11 @@ impl Processes {
 
     /// The processes that have no child in the job.
     fn leaves(&self) -> impl Iterator<Item = &Process> {
-        let has_child =
-            |process: &Process| self.processes.iter().any(|other| other.parent == process.pid);
-        self.processes.iter().filter(move |process| !has_child(process))
+        self.processes.iter().filter(|process| !self.has_child(process))
+    }
+
+    fn has_child(&self, process: &Process) -> bool {
+        self.processes.iter().any(|other| other.parent == process.pid)
     }
 }
 

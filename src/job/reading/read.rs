@@ -80,10 +80,14 @@ impl Job {
             (start_of_last(ring, query), ring.newest())
         });
         let end = start.saturating_add(query.max_lines as u64);
-        let is_enough =
-            move |ring: &Ring| ring.extent(ring.newest(), selection, Measure::Lines) >= end;
         let span = Span::at(start, Measure::Lines, selection);
-        let mut page = self.read_span(span, is_enough, |ring| Page::read(ring, query)).await;
+        let mut page = self
+            .read_span(
+                span,
+                move |ring| ring.extent(ring.newest(), selection, Measure::Lines) >= end,
+                |ring| Page::read(ring, query),
+            )
+            .await;
         page.has_more = page.last_line_no < newest && page.has_more;
         self.count_stored_as_skipped(&mut page, query.cursor);
         page

@@ -91,8 +91,13 @@ impl DurableControls {
         loop {
             // Before the request: if it is cancelled, the piece may be written all the same.
             (position.known, position.in_flight) = (Some(at), piece.to_vec());
-            let command = || spool::write(self.job.id.as_str(), at, length, &self.writer);
-            match self.ask_until_done(command, piece).await? {
+            let answer = self
+                .ask_until_done(
+                    || spool::write(self.job.id.as_str(), at, length, &self.writer),
+                    piece,
+                )
+                .await?;
+            match answer {
                 WriteAnswer::Moved(now) => at = now,
                 WriteAnswer::Written(now) => {
                     (position.known, position.in_flight) = (Some(now), Vec::new());
@@ -105,9 +110,12 @@ impl DurableControls {
     /// The current offset of stdin on the host.
     async fn ask_where(&self) -> Result<u64, FarEndError> {
         // Stdin never has this offset, so nothing is written, and the host answers its own.
-        let command = || spool::write(self.job.id.as_str(), u64::MAX, 0, &self.writer);
-        let (WriteAnswer::Written(at) | WriteAnswer::Moved(at)) =
-            self.ask_until_done(command, &[]).await?;
+        let (WriteAnswer::Written(at) | WriteAnswer::Moved(at)) = self
+            .ask_until_done(
+                || spool::write(self.job.id.as_str(), u64::MAX, 0, &self.writer),
+                &[],
+            )
+            .await?;
         Ok(at)
     }
 

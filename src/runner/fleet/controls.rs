@@ -33,11 +33,11 @@ impl FleetControls {
         let Some(shared) = self.shared.upgrade() else { return Vec::new() };
         let Some(fleet) = &self.job.fleet else { return Vec::new() };
         // A process that has just taken over the fleet takes over its members one by one.
-        let are_here = |members: &[Member]| {
+        let taking_over = fleet.wait_for_members(|members| {
             let mut running = members.iter().filter(|member| is_running(member));
             running.all(|member| stdin_of(&shared, member).is_some())
-        };
-        drop(timeout(MEMBER_TAKES, fleet.wait_for_members(are_here)).await);
+        });
+        drop(timeout(MEMBER_TAKES, taking_over).await);
         let members = fleet.members();
         let running = members.iter().filter(|member| is_running(member));
         running.filter_map(|member| stdin_of(&shared, member)).collect()

@@ -389,13 +389,16 @@ impl MemberTask {
         }
         // After a resume, finds a member whose id the previous process did not store.
         let key = self.job.spec.durable.then(|| format!("{}/{name}", self.job.id));
-        let order = || Order::new(&self.job.caller, self.spec(name), key.clone());
-        match spawn(&self.shared, order(), PATIENCE).await {
+        match spawn(&self.shared, self.order(name, key.clone()), PATIENCE).await {
             Err(SpawnError::HeldElsewhere { host, .. }) if self.gets_host(&host).await => {
-                spawn(&self.shared, order(), PATIENCE).await
+                spawn(&self.shared, self.order(name, key), PATIENCE).await
             }
             started => started,
         }
+    }
+
+    fn order(&self, name: &str, key: Option<String>) -> Order {
+        Order::new(&self.job.caller, self.spec(name), key)
     }
 
     /// Asks the replica that holds a host for it: all members run where the fleet does.

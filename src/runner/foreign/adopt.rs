@@ -69,10 +69,8 @@ async fn take_over_again(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobId
     let read = {
         let id = id.clone();
         storing.blocking(move |store| {
-            let record = store.get(&id)?;
-            let is_ours =
-                |record: &Record| record.owner == store.own_name() && record.outcome.is_none();
-            Ok::<_, StoreError>(record.filter(is_ours))
+            let record = store.get(&id)?.filter(|record| record.outcome.is_none());
+            Ok::<_, StoreError>(record.filter(|record| record.owner == store.own_name()))
         })
     };
     match read.await {

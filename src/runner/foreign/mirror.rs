@@ -156,13 +156,13 @@ fn copy_some(
     job: &Job,
 ) -> std::io::Result<Copied> {
     for _ in 0..TURN {
-        let show = |event: &LogEvent, at| {
+        let has_more = log.follow(end, limits, |event, at| {
             // The end of a fleet is shown with its members' states.
             if job.fleet.is_none() || !matches!(event, LogEvent::End(_)) {
                 job.mirror(event, at);
             }
-        };
-        if !log.follow(end, limits, show)? {
+        })?;
+        if !has_more {
             return Ok(Copied::All);
         }
     }

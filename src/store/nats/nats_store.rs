@@ -168,22 +168,29 @@ impl NatsStore {
     /// durable ones on hosts that it was given.
     async fn orphans_of_others(&self) -> Result<Vec<Record>, StoreError> {
         let own_name = self.leases.name();
-        let has_ended = |owner: &str| self.leases.alive(owner).is_none();
-        let holds = |host: &str| self.leases.held(host).is_some();
         let mut orphans = self
             .records
             .unfinished(
-                |owner, host| owner != own_name && (holds(host) || has_ended(owner)),
+                |owner, host| owner != own_name && (self.holds(host) || self.has_ended(owner)),
                 &|_| false,
             )
             .await?;
         orphans.retain(|record| {
-            let is_given = record.durable && record.fleet.is_none() && holds(&record.host);
+            let is_given = record.durable && record.fleet.is_none() && self.holds(&record.host);
             // Of the jobs of a replica that has ended each one takes its share.
-            let is_ours = holds(&record.host) || self.leases.preferred(&record.host) == own_name;
-            is_given || (has_ended(&record.owner) && is_ours)
+            let is_ours =
+                self.holds(&record.host) || self.leases.preferred(&record.host) == own_name;
+            is_given || (self.has_ended(&record.owner) && is_ours)
         });
         Ok(orphans)
+    }
+
+    fn has_ended(&self, replica: &str) -> bool {
+        self.leases.alive(replica).is_none()
+    }
+
+    fn holds(&self, host: &str) -> bool {
+        self.leases.held(host).is_some()
     }
 
     /// Durable jobs of this replica that it does not record, and no other replica should. A replica

@@ -71,10 +71,9 @@ pub(super) struct NewChunk {
 impl Message {
     /// `None` for a message that is not a chunk.
     fn of(message: &StreamMessage) -> Option<Self> {
-        let number = |name: &str| message.headers.get(name)?.as_str().parse().ok();
         let start = Place {
-            segment: number(SEGMENT)?,
-            offset: number(OFFSET)?,
+            segment: number_in(message, SEGMENT)?,
+            offset: number_in(message, OFFSET)?,
         };
         let chunk = Chunk {
             start,
@@ -83,11 +82,16 @@ impl Message {
         };
         Some(Self {
             chunk,
-            token: number(TOKEN)?,
-            length_before: number(LENGTH_BEFORE).unwrap_or(0),
+            token: number_in(message, TOKEN)?,
+            length_before: number_in(message, LENGTH_BEFORE).unwrap_or(0),
             bytes: message.payload.clone(),
         })
     }
+}
+
+/// The number in a header of a message.
+fn number_in(message: &StreamMessage, header: &str) -> Option<u64> {
+    message.headers.get(header)?.as_str().parse().ok()
 }
 
 /// Which server of NATS answers.

@@ -144,10 +144,10 @@ impl Service {
     /// Approvals that the caller asked for. An approver also sees those on the hosts of its token.
     pub async fn approvals(&self, request: ApprovalsRequest) -> Result<ApprovalsReply, Error> {
         let approvals = self.library().approvals().await?.into_iter().map(ApprovalEntry::of);
-        let is_wanted =
-            |entry: &ApprovalEntry| request.all || entry.state == ApprovalState::Pending;
         Ok(ApprovalsReply {
-            approvals: approvals.filter(is_wanted).collect(),
+            approvals: approvals
+                .filter(|entry| request.all || entry.state == ApprovalState::Pending)
+                .collect(),
         })
     }
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::jobs::{
-    Become, BecomeMethod, Command, FleetSpec, Jobs, NotifyConfig, Receiver, SpecError, Stdin,
-    StopAfter, TemplateCall, Terminal,
+    BadBecome, Become, BecomeMethod, Command, FleetSpec, Jobs, NotifyConfig, Receiver, SpecError,
+    Stdin, StopAfter, TemplateCall, Terminal,
 };
 use crate::wire::error::Error;
 use crate::wire::secret::{reveal, reveal_values};
@@ -328,7 +328,6 @@ pub(crate) fn parse_become(
     method: Option<&str>,
 ) -> Result<Option<Become>, Error> {
     let method = method.map(str::parse::<BecomeMethod>).transpose();
-    let invalid = |error| crate::jobs::Error::from(SpecError::from(error));
     let method = method.map_err(invalid)?;
     let Some(user) = user else {
         return match method {
@@ -341,6 +340,10 @@ pub(crate) fn parse_become(
     };
     let becomes = Become::new(user, method.unwrap_or_default());
     Ok(Some(becomes.map_err(invalid)?))
+}
+
+fn invalid(error: BadBecome) -> Error {
+    crate::jobs::Error::from(SpecError::from(error)).into()
 }
 
 /// Reads values that are texts, numbers or booleans as texts.

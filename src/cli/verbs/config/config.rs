@@ -109,10 +109,10 @@ fn effective(
     let mut values: Vec<Effective> = keys()
         .into_iter()
         .map(|key| {
-            let is_same_key =
-                |value: &&SetValue| value.table == key.table && value.name == key.name;
+            let in_file =
+                set.iter().find(|value| value.table == key.table && value.name == key.name);
             overridden(&key, overrides)
-                .or_else(|| set.iter().find(is_same_key).map(|value| set_in_file(value, &name)))
+                .or_else(|| in_file.map(|value| set_in_file(value, &name)))
                 .unwrap_or_else(|| default(key, config))
         })
         .collect();

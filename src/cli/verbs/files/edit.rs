@@ -113,7 +113,7 @@ fn is_work_left(copy: &Path, old: &[u8]) -> bool {
     is_changed || has_others
 }
 
-/// Keeps what an editor has left, and says where.
+/// Keeps the files that an editor has left, and says where.
 fn keep_directory(directory: tempfile::TempDir, error: Error) -> Error {
     let kept = directory.keep();
     Error {

@@ -40,23 +40,24 @@ async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Erro
         Some(directory) if directory != Path::new("") => directory.to_owned(),
         Some(_) | None => PathBuf::from("."),
     };
-    let failed = |error: io::Error| {
-        let message = format!("can't write {}: {error}", file.display());
-        Error::new(Code::Io, message, "check the directory and its free space")
-    };
     let mut new = tempfile::Builder::new()
         .prefix(".sshjobs-export")
         .tempfile_in(directory)
-        .map_err(failed)?;
+        .map_err(|error| unwritable(file, &error))?;
     let mut written = Ok(());
     api.export(&args.job, args.format, |page| {
         written = new.write_all(&page);
         written.is_ok()
     })
     .await?;
-    written.map_err(failed)?;
-    let new: File = new.persist(file).map_err(|error| failed(error.error))?;
-    let length = new.metadata().map_err(failed)?.len();
+    written.map_err(|error| unwritable(file, &error))?;
+    let new: File = new.persist(file).map_err(|error| unwritable(file, &error.error))?;
+    let length = new.metadata().map_err(|error| unwritable(file, &error))?.len();
     note(&format!("{}: {length} bytes", file.display()));
     Ok(Exit::SUCCESS)
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Error {
+    let message = format!("can't write {}: {error}", file.display());
+    Error::new(Code::Io, message, "check the directory and its free space")
 }

@@ -5,13 +5,15 @@ use crate::cli::exit::print;
 use crate::cli::json::json;
 use crate::cli::{Exit, report};
 use crate::remote::Api;
-use crate::wire::{ForgetRequest, ForgetWhat, JobEntry};
+use crate::wire::{ForgetRequest, ForgetWhat};
 
 /// Deletes jobs.
 pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
     finish(api, async {
-        let may_go = |entry: &JobEntry| args.force || entry.standing.state.is_final();
-        let ids = pick::selected(api, &args.jobs, &args.filter, may_go).await?;
+        let ids = pick::selected(api, &args.jobs, &args.filter, |entry| {
+            args.force || entry.standing.state.is_final()
+        })
+        .await?;
         if !args.filter.is_set() {
             pick::check_all(api, &ids).await?;
         }
