@@ -207,10 +207,13 @@ async fn a_wait_for_a_label_counts_jobs_that_have_ended_before() {
         |options: &[&str]| sshjobs(&sshd, &[&["wait", "--label", "nightly"], options].concat());
     assert_eq!(wait(&[]).status.code(), Some(3));
 
-    let succeeds = spawn(&sshd, "nightly", "sleep 1");
+    let go = sshd.path("go");
+    let until_go = format!("while [ ! -e {} ]; do sleep 0.1; done", go.display());
+    let succeeds = spawn(&sshd, "nightly", &until_go);
     assert_eq!(wait(&["--timeout", "1ms"]).status.code(), Some(124));
     let any = wait(&["--any"]);
     assert_eq!(String::from_utf8_lossy(&any.stdout), format!("{failed}\n"));
+    std::fs::write(&go, "").unwrap();
     let all = wait(&["--json"]);
     assert_eq!(all.status.code(), Some(3));
     let lines = String::from_utf8_lossy(&all.stdout).into_owned();

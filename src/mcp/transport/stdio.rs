@@ -20,6 +20,12 @@ use tokio_util::sync::CancellationToken;
 /// The longest message a client may send, in bytes.
 const LONGEST_MESSAGE: usize = 8 << 20;
 const PIPE_BYTES: usize = 64 << 10;
+
+// Codes of JSON-RPC 2.0, section 5.1.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
+const INVALID_PARAMS: i32 = -32602;
+
 /// Maximum own answers that wait to be written.
 const ANSWERS: usize = 64;
 /// Maximum calls in progress, and maximum bytes of them. Beyond that no more are read.
@@ -144,30 +150,64 @@ async fn carry_in(
     while read_line(&mut input, &mut line).await? {
         match read_message(&line) {
             Ok(message) => {
+                let mut refusal = None;
                 match (&message["method"], &message["id"]) {
                     (Value::String(method), _) if method == "notifications/cancelled" => {
                         // A cancelled call may get no answer that would end it.
                         calls.end(&message["params"]["requestId"]);
                     }
-                    (Value::String(_), id @ (Value::String(_) | Value::Number(_))) => {
-                        // Before the server gets the call, so that its answer can't come first.
-                        calls.begin(id, line.len()).await;
+                    (Value::String(method), id @ (Value::String(_) | Value::Number(_))) => {
+                        refusal = wrong_params(method, &message["params"])
+                            .map(|why| error_answer(id.clone(), INVALID_PARAMS, &why));
+                        if refusal.is_none() {
+                            // Before the server gets the call, so that its answer can't come first.
+                            calls.begin(id, line.len()).await;
+                        }
                     }
                     _ => {}
                 }
                 wipe(message);
-                to_server.write_all(&line).await?;
+                match refusal {
+                    None => to_server.write_all(&line).await?,
+                    // If answers are not written any more, no client waits for them.
+                    Some(answer) => drop(answers.send(answer).await),
+                }
             }
             Err((code, message)) => {
                 tracing::warn!(message, "a line of stdin was not a message");
-                let error = json!({"code": code, "message": message});
-                let answer = json!({"jsonrpc": "2.0", "id": readable_id(&line), "error": error});
-                // If answers are not written any more, no client waits for them.
+                let answer = error_answer(readable_id(&line), code, &message);
                 answers.send(answer).await.ok();
             }
         }
     }
     Ok(())
+}
+
+fn error_answer(id: Value, code: i32, message: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+/// What is wrong with the parameters of a request. rmcp answers such a request without its id, or as if its method
+/// were unknown.
+fn wrong_params(method: &str, params: &Value) -> Option<String> {
+    if !params.is_object() && !params.is_null() {
+        return Some("params must be an object".to_owned());
+    }
+    let required = match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Some("uri"),
+        _ => None,
+    };
+    if let Some(name) = required
+        && !params[name].is_string()
+    {
+        return Some(format!("{method} needs params.{name}, a string"));
+    }
+    let arguments = &params["arguments"];
+    if !arguments.is_object() && !arguments.is_null() {
+        return Some("params.arguments must be an object".to_owned());
+    }
+    None
 }
 
 /// Reads a line, or only the start of an overlong one. Returns false at the end.
@@ -193,8 +233,7 @@ async fn read_line<R: AsyncBufRead + Unpin>(
 fn read_message(line: &[u8]) -> Result<Value, (i32, String)> {
     if line.len() > LONGEST_MESSAGE {
         return Err((
-            // JSON-RPC's "Invalid Request".
-            -32600,
+            INVALID_REQUEST,
             format!("a message may have {LONGEST_MESSAGE} bytes at most"),
         ));
     }
@@ -204,8 +243,7 @@ fn read_message(line: &[u8]) -> Result<Value, (i32, String)> {
     // serde's message may quote the line, except its category.
     serde_json::from_slice(line).map_err(|error| {
         (
-            // JSON-RPC's "Parse error".
-            -32700,
+            PARSE_ERROR,
             format!(
                 "this line is not JSON: {:?} error at column {}",
                 error.classify(),
@@ -310,6 +348,56 @@ mod tests {
     }
 
     #[test]
+    fn wrong_parameters_are_named() {
+        let wrong = |method: &str, params: &str| {
+            wrong_params(method, &serde_json::from_str(params).unwrap()).unwrap_or_default()
+        };
+        for (method, params) in [
+            ("ping", "null"),
+            ("tools/list", "{}"),
+            ("tools/call", r#"{"name":"ssh_run"}"#),
+            ("tools/call", r#"{"name":"ssh_run","arguments":{}}"#),
+            ("resources/read", r#"{"uri":"ssh-job://a"}"#),
+        ] {
+            assert_eq!(wrong(method, params), "", "{method} {params}");
+        }
+        for (method, params, told) in [
+            ("ping", "[]", "params must be an object"),
+            ("tools/call", "null", "params.name"),
+            ("tools/call", r#"{"name":5}"#, "params.name"),
+            (
+                "tools/call",
+                r#"{"name":"a","arguments":[1]}"#,
+                "params.arguments",
+            ),
+            ("resources/read", "{}", "params.uri"),
+        ] {
+            assert!(wrong(method, params).contains(told), "{method} {params}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_with_wrong_parameters_is_answered_with_its_id() {
+        let wire = Wire::new();
+        let (client, output) = duplex(1 << 20);
+        let input = &br#"{"id":5,"method":"tools/call","params":[]}"#[..];
+        let ended = CancellationToken::new();
+        let (carry_in, carry_out, server) = wire.into_parts(input, output, ended);
+        let mut answers = BufReader::new(client).lines();
+        let answer = tokio::select! {
+            () = carry_in => unreachable!("it never resolves"),
+            _ = carry_out => unreachable!("the server has not ended"),
+            answer = answers.next_line() => answer.unwrap().unwrap(),
+        };
+        drop(server);
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(
+            (&answer["id"], &answer["error"]["code"]),
+            (&json!(5), &json!(-32602))
+        );
+    }
+
+    #[test]
     fn an_id_is_read_only_when_it_cannot_be_mistaken() {
         assert_eq!(readable_id(br#"{"id": 7, "method": "x", }"#), 7);
         assert_eq!(readable_id(br#"{"id":"a-1","x":"\ud800"}"#), "a-1");
@@ -353,7 +441,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_not_read_from_without_end() {
-        let call = |id: usize| format!("{{\"id\":{id},\"method\":\"tools/call\"}}\n");
+        let call = |id: usize| format!("{{\"id\":{id},\"method\":\"ping\"}}\n");
         let input: String = (0..MOST_CALLS * 3).map(call).collect();
         let (client, output) = duplex(64);
         let (carry_in, carry_out, (reads, mut writes)) =
