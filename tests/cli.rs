@@ -49,15 +49,16 @@ async fn quit_and_interrupt_end_the_command_and_leave_none_of_its_processes() {
     let sshd = Sshd::start().await;
     // 3 is the status of the trap.
     for (signal, code) in [(Signal::SIGQUIT, 131), (Signal::SIGINT, 3)] {
-        let pid_file = sshd.path("pid");
-        std::fs::remove_file(&pid_file).ok();
-        let script = format!(
-            "trap 'sleep 0.2; exit 3' INT; echo $$ > {0}.new; mv {0}.new {0}; while :; do sleep 0.05; done",
-            pid_file.display()
-        );
-        let mut running = sshjobs(&sshd).args(["run", HOST, "--", &script]).spawn().unwrap();
-        eventually("the command runs", async || pid_file.exists()).await;
-        let remote: i32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+        let script = "trap 'sleep 0.2; exit 3' INT; echo $$; while :; do sleep 0.05; done";
+        let mut running = sshjobs(&sshd)
+            .args(["run", HOST, "--", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Read from the program, which knows then that the command has started.
+        let mut line = String::new();
+        BufReader::new(running.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let remote: i32 = line.trim().parse().unwrap();
 
         kill(Pid::from_raw(running.id().cast_signed()), signal).unwrap();
 

@@ -116,16 +116,27 @@ async fn send_on(
         return check_greeting(sent, job, opened.was_spare, abandoned).await;
     }
     if opened.was_spare {
-        // A channel opened in advance may have been closed while it waited. Then the command did
-        // not run and can be sent again.
-        let first = timeout(EXEC_TIMEOUT, sent.reader.next()).await.ok().flatten();
-        if first == Some(ChannelEvent::Close) {
+        for _ in 0..2 {
+            let event = timeout(EXEC_TIMEOUT, sent.reader.next()).await.ok().flatten();
+            let is_eof = event == Some(ChannelEvent::Eof);
+            // Without an event the recorder waits for one, or reports that the connection was lost.
+            sent.first_events.extend(event);
+            if !is_eof {
+                break;
+            }
+        }
+        if was_closed(&sent.first_events) {
             return Ok(Sent::ChannelLost);
         }
-        // Without an event the recorder waits for one, or reports that the connection was lost.
-        sent.first_events.extend(first);
     }
     Ok(Sent::Command(Box::new(sent)))
+}
+
+/// Whether the server had closed a channel, which was opened in advance, before the command arrived. Then it sends CLOSE, or EOF
+/// and CLOSE, without a reply to the command, which did not run and can be sent again.
+fn was_closed(events: &VecDeque<ChannelEvent>) -> bool {
+    let mut others = events.iter().filter(|event| **event != ChannelEvent::Eof);
+    others.next() == Some(&ChannelEvent::Close) && others.next().is_none()
 }
 
 /// Waits until a command that runs as another user has become that user.
@@ -180,8 +191,7 @@ async fn check_greeting(
         FirstWords::NotRun | FirstWords::GivenUp if abandoned.is_cancelled() => {
             return Err(SpawnError::Abandoned);
         }
-        // The spare channel was closed before the command arrived, so no shell refused it.
-        FirstWords::NotRun if was_spare && sent.first_events == [ChannelEvent::Close] => {
+        FirstWords::NotRun if was_spare && was_closed(&sent.first_events) => {
             return Ok(Sent::ChannelLost);
         }
         FirstWords::NotRun => {
@@ -218,5 +228,27 @@ async fn plan(job: &Job, link: &Link) -> Result<ExecPlan, SpawnError> {
             Ok(ExecPlan::new(&job.spec, shell, job.mark.clone())?)
         }
         plan => Ok(plan?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_that_ends_without_a_reply_was_closed_before() {
+        use ChannelEvent::{Close, Eof, ExitStatus, Failure, Success};
+        for events in [&[Close][..], &[Eof, Close]] {
+            assert!(was_closed(&events.iter().cloned().collect()), "{events:?}");
+        }
+        for events in [
+            &[][..],
+            &[Eof],
+            &[Success, Eof, Close],
+            &[Failure],
+            &[Eof, ExitStatus(0)],
+        ] {
+            assert!(!was_closed(&events.iter().cloned().collect()), "{events:?}");
+        }
     }
 }
