@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -90,6 +90,7 @@ fn is_abandoned(path: &Path) -> bool {
 /// Connects to a socket and hangs up. Does not wait for a program that accepts no connections.
 fn try_to_connect(path: &Path) -> rustix::io::Result<()> {
     let client = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    fcntl_setfd(&client, FdFlags::CLOEXEC)?;
     ioctl_fionbio(&client, true)?;
     connect(&client, &SocketAddrUnix::new(path)?)
 }

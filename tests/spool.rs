@@ -399,13 +399,19 @@ async fn a_running_job_whose_output_was_shortened_is_lost_and_no_later_byte_is_s
         let mut follower = host.follow(kind, "f1", "job 9 0\n");
         let stdout = BufReader::new(follower.0.stdout.take().unwrap());
         let mut lines = stdout.lines().map(Result::unwrap);
-        lines.find(|line| line == "H").unwrap();
-        // So that the follower has seen the short file.
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        // It has seen the short file.
+        let mut before = Vec::new();
+        for line in lines.by_ref() {
+            if line == "C" {
+                break;
+            }
+            before.push(line);
+        }
 
         std::fs::write(spool.join("out"), "more than nine bytes\n").unwrap();
 
-        let line = lines.find(|line| line.starts_with(['D', 'X'])).unwrap();
+        let mut all = before.into_iter().chain(lines);
+        let line = all.find(|line| line.starts_with(['D', 'X'])).unwrap();
         assert!(line.ends_with("lost spool_gone"), "{kind:?}: {line}");
     }
 }

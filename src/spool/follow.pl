@@ -67,7 +67,7 @@ sub send_new { # Sends new output. Returns whether the stream was sent up to its
   my ($j, $stream, $file) = @_;
   my $size = -s $file || 0;
   my $from = $job{$j}{$stream};
-  # Output that was sent is gone from the file, so the place of what follows is unknown.
+  # Output that was sent is gone from the file, so the offset of later output is unknown. The job is reported as lost.
   $job{$j}{shortened} = 1 if $size < $from;
   return 1 if $size <= $from || $job{$j}{shortened};
   my $n = $size - $from;

@@ -743,6 +743,12 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
           told="$told $j "
         fi ;;
       esac
+      # Output that was sent is gone from the file, so the offset of later output is unknown. The job is reported as lost.
+      if [ "$so" -lt "$o" ] || [ "$se" -lt "$e" ]; then
+        printf 'X %s %s %s %s\n' "$j" "$so" "$se" "${x:-lost spool_gone}" || exit 0
+        moved=y
+        continue
+      fi
       if [ "$so" -gt "$o" ]; then
         n=$((so - o)); [ $n -le 4194304 ] || n=4194304
         send "$j" 1 "$sj_S/$j/out" "$o" $n
@@ -753,8 +759,6 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
         send "$j" 2 "$sj_S/$j/err" "$e" $n
         e=$((e + n)) moved=y
       fi
-      # Output that was sent is gone from the file, so the place of what follows is unknown.
-      if [ "$so" -lt "$o" ] || [ "$se" -lt "$e" ]; then x=${x:-lost spool_gone}; fi
       if [ -n "$x" ] && [ "$o" -ge "$so" ] && [ "$e" -ge "$se" ]; then
         printf 'X %s %s %s %s\n' "$j" "$so" "$se" "$x" || exit 0
         moved=y

@@ -377,7 +377,7 @@ pub struct SignalTarget {
 #[command(after_help = "\
 Exit codes: for one job as `run`. For several, 0 if all have exited with 0, otherwise the first
 other one. 124 if --timeout has passed; the jobs continue. With --any the id of the job that has
-ended is printed. A filter also selects jobs that have ended, unless it has --state running.
+ended is printed. A filter also selects jobs that have ended; --state running leaves them out.
 
 Examples:
   sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed

@@ -26,7 +26,7 @@ enum Begun {
 /// A job that was started.
 struct Started {
     id: String,
-    /// `None` if it could not be looked at: the policy may let a caller start jobs, and not look at them.
+    /// `None` if it could not be looked at: the connection was lost, or the policy does not allow it.
     entry: Option<JobEntry>,
 }
 
@@ -186,7 +186,9 @@ async fn start(api: &Api, args: SpawnArgs) -> Result<Started, Error> {
     let entry = api.entry(&reply.job_id).await;
     if let Err(error) = &entry {
         // Not an error of this verb, whose caller needs the id of the job that runs now.
-        note(&format!("the job was started; more is not known: {error}"));
+        note(&format!(
+            "the job was accepted, and can't be looked at: {error}"
+        ));
     }
     Ok(Started {
         id: reply.job_id,

@@ -23,11 +23,11 @@ pub trait OutputStore: Send + Sync {
     /// all jobs are too many. Never waits.
     fn account(&self, bytes: isize) -> bool;
 
-    /// How a job ends whose output was shown before it was stored.
+    /// Whether the end of a job waits for the store if its output was shown before it was stored.
     fn end_of_job(&self) -> EndOfJob;
 }
 
-/// How a job ends whose output was shown before it was stored.
+/// Whether the end of a job waits for the store if its output was shown before it was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfJob {
     /// Only readers of this process follow the job.

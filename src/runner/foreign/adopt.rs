@@ -143,8 +143,7 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
         Ok(Vec::new())
     };
     let secrets = match secrets {
-        // In a cluster the host belongs to one replica, so no other one could take the job over.
-        Err(why) if storing.store.peers().is_none() => {
+        Err(why) if can_be_left(storing, &record) => {
             follow_unclaimed(shared, storing, id, why).await;
             return;
         }
@@ -188,8 +187,18 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     }
 }
 
-/// Follows a durable job whose secrets can't be hidden here, without its output, and stores nothing of it. Does not claim it,
-/// so that a process that has the secrets can still take it over, with all of its output.
+/// Whether a job need not be claimed to be followed, so that another process can still take it over.
+fn can_be_left(storing: &Storing, record: &Record) -> bool {
+    // In a cluster only the replica that holds the host could take it over later.
+    let is_shared = storing.store.peers().is_some();
+    // A fleet has no output on a host of its own: its members have.
+    let is_fleet = record.fleet.is_some();
+    let is_ours = record.owner == storing.store.own_name();
+    !is_shared && !is_fleet && !is_ours
+}
+
+/// Waits for the end of a durable job whose secrets can't be hidden here. Shows and stores none of its output. Does not claim
+/// the job, so that a process that has the secrets can still take it over, with all of its output.
 async fn follow_unclaimed(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobId, why: String) {
     let ring = shared.limits.ring(Pace::Free);
     let log_limits = shared.limits.log();
@@ -210,7 +219,7 @@ async fn follow_unclaimed(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobI
     }
     {
         let mut registry = shared.registry();
-        // Nothing else prevents that two callers who ask for the job follow it twice.
+        // Without a claim, two calls could both get here. Only the first one follows the job.
         if registry.is_known(&id) {
             return;
         }

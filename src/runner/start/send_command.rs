@@ -116,15 +116,8 @@ async fn send_on(
         return check_greeting(sent, job, opened.was_spare, abandoned).await;
     }
     if opened.was_spare {
-        for _ in 0..2 {
-            let event = timeout(EXEC_TIMEOUT, sent.reader.next()).await.ok().flatten();
-            let is_eof = event == Some(ChannelEvent::Eof);
-            // Without an event the recorder waits for one, or reports that the connection was lost.
-            sent.first_events.extend(event);
-            if !is_eof {
-                break;
-            }
-        }
+        // Without an event the recorder waits for one, or reports that the connection was lost.
+        timeout(EXEC_TIMEOUT, read_first_events(&mut sent)).await.ok();
         if was_closed(&sent.first_events) {
             return Ok(Sent::ChannelLost);
         }
@@ -132,8 +125,20 @@ async fn send_on(
     Ok(Sent::Command(Box::new(sent)))
 }
 
-/// Whether the server had closed a channel, which was opened in advance, before the command arrived. Then it sends CLOSE, or EOF
-/// and CLOSE, without a reply to the command, which did not run and can be sent again.
+/// Reads the first event of a channel, and the next one after EOF, which may come before CLOSE.
+async fn read_first_events(sent: &mut SentCommand) {
+    for _ in 0..2 {
+        let event = sent.reader.next().await;
+        let is_eof = event == Some(ChannelEvent::Eof);
+        sent.first_events.extend(event);
+        if !is_eof {
+            break;
+        }
+    }
+}
+
+/// Whether the server closed a channel that was opened in advance before the command arrived: it sends CLOSE, or EOF and CLOSE,
+/// and no reply. The command did not run.
 fn was_closed(events: &VecDeque<ChannelEvent>) -> bool {
     let mut others = events.iter().filter(|event| **event != ChannelEvent::Eof);
     others.next() == Some(&ChannelEvent::Close) && others.next().is_none()

@@ -103,7 +103,7 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
     .await
 }
 
-/// Whether an editor has changed the copy, or made other files beside it, such as one with unsaved text.
+/// Whether there is something to keep: a changed copy, or files that the editor has made beside it, such as a swap file.
 fn is_work_left(copy: &Path, old: &[u8]) -> bool {
     let is_changed = std::fs::read(copy).is_ok_and(|text| text != old);
     let beside = copy.parent().and_then(|directory| std::fs::read_dir(directory).ok());
@@ -146,7 +146,7 @@ fn editor_in(variable: &str) -> Option<String> {
     std::env::var(variable).ok().filter(|editor| !editor.trim().is_empty())
 }
 
-/// How an edit ends whose editor failed or was interrupted.
+/// An edit whose editor failed or was interrupted.
 struct EditFailed {
     error: Error,
     exit: Exit,
@@ -167,8 +167,8 @@ impl From<Error> for EditFailed {
 async fn run_editor(file: &Path, signals: &mut Signals) -> Result<(), EditFailed> {
     let editor = editor_in("VISUAL").or_else(|| editor_in("EDITOR"));
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
-    // As for git, the shell splits the words, and the file is one word whatever its name. The editor replaces the shell, so
-    // that it gets our signals; `env` accepts variables before its name.
+    // One command with arguments. The shell splits the words, and the file is one word whatever its name. The editor replaces the
+    // shell, so that it gets our signals; `env` accepts variables before its name.
     let mut child = Command::new("/bin/sh")
         .args(["-c", &format!("exec env {editor} \"$1\""), "sh"])
         .arg(file)

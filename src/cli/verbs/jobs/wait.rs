@@ -72,7 +72,8 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
 
 /// The jobs that a command line selects.
 struct Selected {
-    /// Those of a filter that have ended. A script that waits for a label must learn that one of them failed early.
+    /// Jobs that had ended when the filter was applied. Their exit codes count, too: a script that waits for a label must learn
+    /// that one of its jobs failed early.
     ended: Vec<JobEntry>,
     /// Ids of the others.
     left: Vec<String>,
