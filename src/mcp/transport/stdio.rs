@@ -187,7 +187,7 @@ fn error_answer(id: Value, code: i32, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }
 
-/// What is wrong with the parameters of a request. rmcp answers such a request without its id, or as if its method
+/// The mistake in the parameters of a request, if there is one. rmcp answers such a request without its id, or as if its method
 /// were unknown.
 fn wrong_params(method: &str, params: &Value) -> Option<String> {
     if !params.is_object() && !params.is_null() {
