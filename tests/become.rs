@@ -99,8 +99,11 @@ impl Host {
         let path = |file: &str| directory.path().join(file);
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::copy(sshd.path("id.pub"), path("authorized_keys")).unwrap();
+        // Hosts of tests that run at the same time have the same users and process ids: sudo would
+        // take a password that was typed on one of them for one that was typed on another.
         let sudoers = format!(
-            "Defaults env_reset\nroot ALL=(ALL) ALL\n{}\n",
+            "Defaults env_reset, timestampdir={}\nroot ALL=(ALL) ALL\n{}\n",
+            path("sudo-timestamps").display(),
             rules.sudoers
         );
         std::fs::write(path("sudoers"), sudoers).unwrap();
