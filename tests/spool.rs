@@ -392,6 +392,69 @@ async fn the_end_tells_the_size_of_a_file_that_was_shortened() {
 }
 
 #[tokio::test]
+async fn a_follower_that_only_reports_states_sends_no_output_and_calls_no_running_job_lost() {
+    for kind in [Kind::Perl, Kind::Shell] {
+        let host = Host::new();
+        host.lay_down("running", &living_supervisor(), "output\n");
+        let ended = host.lay_down("ended", &living_supervisor(), "output\n");
+        std::fs::write(ended.join("exit"), "0 - - 1700000000\n").unwrap();
+
+        let lines = "running - -\nended - -\ngone - -\n";
+        let mut follower = host.follow(kind, "f1", lines);
+
+        let stdout = BufReader::new(follower.0.stdout.take().unwrap());
+        let printed = stdout.lines().map(Result::unwrap).take_while(|line| line != "C");
+        let mut told: Vec<String> = printed.filter(|line| line.starts_with(['D', 'X'])).collect();
+        told.sort();
+        let expected = [
+            "X ended 7 0 exited 0 - - 1700000000",
+            "X gone 0 0 lost spool_gone",
+        ];
+        assert_eq!(told, expected, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn output_is_followed_below_a_home_directory_with_a_space() {
+    for kind in [Kind::Perl, Kind::Shell] {
+        let host = Host::with_space();
+        host.lay_down("job", &living_supervisor(), "output\n");
+
+        let mut follower = host.follow(kind, "f1", "job 0 0\n");
+
+        assert_eq!(follower.line("D"), "D job 1 0 7", "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_limit_also_ends_background_processes_that_ignore_the_first_signal() {
+    let host = Host::new();
+    // A time limit of 0.2 seconds, and 3 tenths of a second between TERM and KILL.
+    let text = "limited - closed 0.2 3 0 none 20 -\nmark-of-a-limited-test\n\n\
+                (trap '' TERM; exec sleep 60) & sleep 60\n\n\n\n.\n";
+    let mut child = host.start();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait().unwrap();
+
+    ended(&host.spool("limited")).await;
+
+    let left = Command::new("sh")
+        .args([
+            "-c",
+            "grep -slF SSHJOBS_JOB=mark-of-a-limited-test /proc/[0-9]*/environ",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&left.stdout),
+        "",
+        "its processes have ended"
+    );
+    let why = std::fs::read_to_string(host.spool("limited").join("why")).unwrap();
+    assert_eq!(why, "timeout\n");
+}
+
+#[tokio::test]
 async fn a_running_job_whose_output_was_shortened_is_lost_and_no_later_byte_is_sent() {
     for kind in [Kind::Perl, Kind::Shell] {
         let host = Host::new();

@@ -101,7 +101,8 @@ pub fn start() -> String {
     verb("start")
 }
 
-/// Follows jobs. [`FollowFrom::lines`] go to its stdin, which must stay open.
+/// Follows jobs. [`FollowFrom::lines`] or [`FollowFrom::states_only`] go to its stdin, which must stay
+/// open.
 /// [`Frames`](super::Frames) parses its output.
 pub fn follow(follower: &str) -> String {
     verb(&format!("follow {follower}"))
@@ -161,6 +162,14 @@ impl FollowFrom {
                      stderr,
                  }: &Self| format!("{job} {stdout} {stderr}\n"),
             )
+            .chain([".\n".to_owned()])
+            .collect()
+    }
+
+    /// The first input of a follower that only reports states and sends no output.
+    pub fn states_only<'a>(jobs: impl IntoIterator<Item = &'a str>) -> String {
+        jobs.into_iter()
+            .map(|job| format!("{job} - -\n"))
             .chain([".\n".to_owned()])
             .collect()
     }

@@ -67,6 +67,8 @@ sub send_new { # Sends new output. Returns whether the stream was sent up to its
   my ($j, $stream, $file) = @_;
   my $size = -s $file || 0;
   my $from = $job{$j}{$stream};
+  # Only the job's state is wanted.
+  return 1 if $from eq '-';
   # Output that was sent is gone from the file, so the offset of later output is unknown. The job is reported as lost.
   $job{$j}{shortened} = 1 if $size < $from;
   return 1 if $size <= $from || $job{$j}{shortened};
@@ -86,7 +88,7 @@ sub send_new { # Sends new output. Returns whether the stream was sent up to its
 sub told_size { # Bytes of a file that were sent, or its size if it has become shorter.
   my ($from, $file) = @_;
   my $size = -s $file || 0;
-  return $size < $from ? $size : $from;
+  return $from eq '-' || $size < $from ? $size : $from;
 }
 
 chdir $S or exit 1;

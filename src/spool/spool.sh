@@ -453,8 +453,16 @@ supervise)
     # It may still have text that the command has not read.
     is_alive $gatekeeper && kill "${gatekeeper% *}" 2>/dev/null
   fi
-  # The command has exited in time. Its background processes have no limit, and may still print.
-  [ -z "$timer" ] || kill $timer 2>/dev/null
+  fired=
+  [ -z "$timer" ] || { read -r fired <"$sj_J/why"; } 2>/dev/null
+  if [ "$fired" = timeout ]; then
+    # The time limit has ended the command, and now ends its other processes.
+    wait $timer
+    timer=
+  elif [ -n "$timer" ]; then
+    # The command has exited in time. Its background processes have no limit, and may still print.
+    kill $timer 2>/dev/null
+  fi
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
   while [ $i -lt "$8" ] && group_lives; do pause; i=$((i + 1)); done
@@ -577,7 +585,11 @@ X
 write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A repeated write of the same writer writes nothing twice.
   sj_J=$sj_S/$1
   trap '' HUP PIPE
-  cat >"$sj_J/in.$$" 2>/dev/null || { say closed; exit 0; }
+  if ! why=$(LC_ALL=C; { cat >"$sj_J/in.$$"; } 2>&1); then
+    rm -f "$sj_J/in.$$"
+    [ -d "$sj_J" ] && say error "${why##*: }" || say closed
+    exit 0
+  fi
   n=$(($(wc -c <"$sj_J/in.$$")))
   [ "$n" = "$3" ] || { rm -f "$sj_J/in.$$"; exit 1; }
   done_by() { # Whether writer $2 has written the piece at $1 already.
@@ -668,7 +680,8 @@ sweep) # DAYS
   find "$sj_S/f" -type f -mtime +1 -exec rm -f {} + 2>/dev/null
   say ok
   ;;
-follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frames.rs
+follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the bytes that are known, or "-" if only the job's state is wanted.
+  # Its output is described in frames.rs
   mkdir -p "$sj_S/f"
   # A warden that was killed is replaced here, and when a job starts. The subshell ends at once, so the warden becomes a
   # child of init: perl, which this shell turns into, would never reap it.
@@ -676,7 +689,9 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
   [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1" /bin/sh "$sj_F" "$sj_D" guard
   LC_ALL=C
   export LC_ALL
-  F=$sj_S/f/$1
+  # Names without the directory, which may have a space in its name.
+  cd "$sj_S" || exit 1
+  F=f/$1
   : >"$F"
   trap 'rm -f "$F"' EXIT
   trap 'exit 0' HUP INT TERM PIPE
@@ -692,30 +707,30 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
     dd bs=65536 skip=$(($4 / 65536)) count=$((($5 + r + 65535) / 65536)) <"$3" 2>/dev/null | tail -c "+$((r + 1))" | head -c "$5"
   }
   look() { # The state of a job, in $x; empty while it runs.
-    x= sj_d=$sj_S/$1
-    if [ -f "$sj_d/exit" ]; then
+    x= dir=$1
+    if [ -f "$dir/exit" ]; then
       rc=
-      { read -r rc k why at measures <"$sj_d/exit"; } 2>/dev/null
+      { read -r rc k why at measures <"$dir/exit"; } 2>/dev/null
       x="exited $rc $k $why $at${measures:+ $measures}"
       # Other contents were not written by the supervisor.
       case $rc in ''|*[!0-9]*) x="lost supervisor_died" ;; esac
-    elif [ ! -d "$sj_d" ]; then
+    elif [ ! -d "$dir" ]; then
       x="lost spool_gone"
-    elif { read -r p t0 b0 _ <"$sj_d/sup"; } 2>/dev/null && [ -n "$b0" ]; then
+    elif { read -r p t0 b0 _ <"$dir/sup"; } 2>/dev/null && [ -n "$b0" ]; then
       if [ "$b0" != "$b" ]; then
         x="lost host_rebooted"
-      elif ! is_alive "$p" "$t0" && [ ! -f "$sj_d/exit" ]; then
+      elif ! is_alive "$p" "$t0" && [ ! -f "$dir/exit" ]; then
         x="lost supervisor_died"
       fi
-    elif [ -n "$(find "$sj_d" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$sj_d/sup" ]; then
+    elif [ -n "$(find "$dir" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$dir/sup" ]; then
       x="lost supervisor_died"
     fi
     # They have no reader any more, and may contain secrets.
-    case $x in lost*) rm -f "$sj_d/order" "$sj_d/in.text" ;; esac
+    case $x in lost*) rm -f "$dir/order" "$dir/in.text" ;; esac
   }
   while :; do
-    # The spool was removed: a new follower will be started in the new one.
-    [ -f "$F" ] || exit 0
+    # The spool was removed or renamed: a new follower will be started in the new one.
+    [ -f "$sj_S/$F" ] || exit 0
     while read -r j o e <&7; do
       case " $list" in *" $j:"*) ;; *) list="$list $j:$o:$e" ;; esac
     done
@@ -725,7 +740,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
       # The state first and the sizes second, so that no output is missed in between.
       look "$j"
       states="$states$x$sj_nl"
-      files="$files $sj_S/$j/out $sj_S/$j/err"
+      files="$files $j/out $j/err"
     done
     moved= next=
     sizes=$(wc -c $files /dev/null 2>/dev/null)
@@ -733,12 +748,18 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
       j=${entry%%:*} rest=${entry#*:}
       o=${rest%%:*} e=${rest#*:}
       x=${states%%"$sj_nl"*} states=${states#*"$sj_nl"}
-      so=${sizes%%" $sj_S/$j/out"*} so=${so##*"$sj_nl"}
-      case $sizes in *" $sj_S/$j/out"*) so=$((so)) ;; *) so=$o ;; esac
-      se=${sizes%%" $sj_S/$j/err"*} se=${se##*"$sj_nl"}
-      case $sizes in *" $sj_S/$j/err"*) se=$((se)) ;; *) se=$e ;; esac
+      so=${sizes%%" $j/out"*} so=${so##*"$sj_nl"}
+      case $sizes in *" $j/out"*) so=$((so)) ;; *) so=$o ;; esac
+      se=${sizes%%" $j/err"*} se=${se##*"$sj_nl"}
+      case $sizes in *" $j/err"*) se=$((se)) ;; *) se=$e ;; esac
+      if [ "$rest" = -:- ]; then
+        # Only the state is wanted. A job without files has none of them.
+        [ "$so" != - ] || so=0
+        [ "$se" != - ] || se=0
+        o=$so e=$se
+      fi
       case $told in *" $j "*) ;; *)
-        if { read -r p t0 <"$sj_S/$j/pid"; } 2>/dev/null && [ -n "$t0" ]; then
+        if { read -r p t0 <"$j/pid"; } 2>/dev/null && [ -n "$t0" ]; then
           printf 'P %s %s\n' "$j" "$p" || exit 0
           told="$told $j "
         fi ;;
@@ -751,17 +772,19 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frame
       fi
       if [ "$so" -gt "$o" ]; then
         n=$((so - o)); [ $n -le 4194304 ] || n=4194304
-        send "$j" 1 "$sj_S/$j/out" "$o" $n
+        send "$j" 1 "$j/out" "$o" $n
         o=$((o + n)) moved=y
       fi
       if [ "$se" -gt "$e" ]; then
         n=$((se - e)); [ $n -le 4194304 ] || n=4194304
-        send "$j" 2 "$sj_S/$j/err" "$e" $n
+        send "$j" 2 "$j/err" "$e" $n
         e=$((e + n)) moved=y
       fi
       if [ -n "$x" ] && [ "$o" -ge "$so" ] && [ "$e" -ge "$se" ]; then
         printf 'X %s %s %s %s\n' "$j" "$so" "$se" "$x" || exit 0
         moved=y
+      elif [ "$rest" = -:- ]; then
+        next="$next $entry"
       else
         next="$next $j:$o:$e"
       fi

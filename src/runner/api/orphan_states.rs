@@ -18,9 +18,6 @@ use crate::ssh::{ChannelError, ChannelEvent};
 
 /// Maximum hosts asked at the same time.
 const AT_A_TIME: usize = 64;
-/// An offset after the end of any output. A follower that starts there sends no output and reports
-/// only states. JSON readers and 64-bit shells represent it exactly.
-const BEHIND_ALL_OUTPUT: u64 = (1 << 53) - 1;
 
 /// Asks the hosts of durable jobs in `summaries` that have neither ended nor an owner, and updates
 /// these summaries. A job whose host does not answer within `patience` keeps its last known state
@@ -87,16 +84,9 @@ async fn follow_once(
     link: &Arc<Link>,
     jobs: &[JobId],
 ) -> Result<Option<HashMap<JobId, Phase>>, ChannelError> {
-    let from: Vec<FollowFrom> = jobs
-        .iter()
-        .map(|id| FollowFrom {
-            job: id.as_str().to_owned(),
-            stdout: BEHIND_ALL_OUTPUT,
-            stderr: BEHIND_ALL_OUTPUT,
-        })
-        .collect();
+    let lines = FollowFrom::states_only(jobs.iter().map(JobId::as_str));
     let name = format!("l{:016x}", rand::random::<u64>());
-    let (mut reader, writer) = begin_following(link, &name, &from).await?;
+    let (mut reader, writer) = begin_following(link, &name, &lines).await?;
     let mut frames = Frames::default();
     let mut told = HashMap::new();
     let mut has_begun = false;

@@ -50,7 +50,8 @@ impl SshSessions {
             return Ok(None);
         }
         let SessionStart { name, from } = start();
-        let (reader, writer) = match begin_following(lease.connection(), &name, &from).await {
+        let lines = FollowFrom::lines(&from);
+        let (reader, writer) = match begin_following(lease.connection(), &name, &lines).await {
             Ok(opened) => opened,
             Err(error) => return Err(failed(host, note_refusal(lease, error))),
         };
@@ -94,15 +95,15 @@ fn failed(host: &HostRef, source: ChannelError) -> SpawnError {
     }
 }
 
-/// Starts a follower on a host and sends it the list of jobs. It ends when the writer is closed.
+/// Starts a follower on a host and sends it the lines that name the jobs. It ends when the writer is
+/// closed.
 pub(crate) async fn begin_following(
     link: &Link,
     name: &str,
-    from: &[FollowFrom],
+    lines: &str,
 ) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
     let channel = link.open().await?.channel;
     let (reader, writer) = channel.exec(&spool::follow(name)).await?;
-    let lines = FollowFrom::lines(from);
     let mut left = lines.as_bytes();
     while !left.is_empty() {
         let written = writer.write(left).await?;
