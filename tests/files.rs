@@ -751,6 +751,8 @@ async fn a_host_without_the_subsystem_or_without_tools_is_served_too() {
     let jobs = sshd.jobs();
     let (here, there, back) = (sshd.path("here"), sshd.path("there"), sshd.path("back"));
     make_tree(&here);
+    // More than the channel's window takes.
+    std::fs::write(here.join("large"), vec![0x20; 8 << 20]).unwrap();
     let options = TreeOptions {
         preserve: true,
         without_tar: false,

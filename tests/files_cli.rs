@@ -83,6 +83,23 @@ async fn stdin_and_stdout_are_files() {
 }
 
 #[tokio::test]
+async fn a_large_directory_is_refused_at_once_if_the_host_can_not_take_it() {
+    let sshd = Sshd::start().await;
+    let large = sshd.path("large");
+    std::fs::create_dir(&large).unwrap();
+    // More than the channel's window takes.
+    std::fs::write(large.join("file"), vec![0x20; 8 << 20]).unwrap();
+
+    let large = large.display().to_string();
+    let target = there(&sshd.path("missing/directory"));
+    let put = sshjobs(&sshd, &["put", "-r", &large, &target]);
+
+    let said = String::from_utf8_lossy(&put.stderr);
+    assert_eq!(put.status.code(), Some(1), "{said}");
+    assert!(said.contains("No such file or directory"), "{said}");
+}
+
+#[tokio::test]
 async fn directories_need_a_word_and_are_read_back_by_other_programs() {
     let sshd = Sshd::start().await;
     let site = sshd.path("site");

@@ -1,6 +1,9 @@
 //! A command of the host whose stdin and stdout are streams, such as tar.
 
+use std::pin::pin;
+
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::error::FilesError;
@@ -33,15 +36,18 @@ impl HostFiles {
         let channel = self.link().open().await?.channel;
         let (mut reader, writer) = self.user.exec(self.link(), channel, script).await?;
         let mut ended = Ended::default();
-        let receiving = receive(&mut reader, stdout, &mut ended);
-        let sending = send(&writer, stdin);
-        let (received, sent) = tokio::join!(receiving, sending);
+        let both = {
+            let receiving = pin!(receive(&mut reader, stdout, &mut ended));
+            let sending = pin!(send(&writer, stdin));
+            match select(receiving, sending).await {
+                // The command has ended without reading everything, and says why itself. A channel
+                // that is closed takes no more data, so the other future would wait for ever.
+                Either::Left((received, _sending)) => received,
+                Either::Right((sent, receiving)) => sent.and(receiving.await),
+            }
+        };
         writer.end(&mut reader).await;
-        received?;
-        // A command that has ended without reading everything says why itself.
-        if ended.status == Some(0) {
-            sent?;
-        }
+        both?;
         Ok(ended)
     }
 }
@@ -53,8 +59,8 @@ async fn send(
     loop {
         let mut piece = bytes::BytesMut::with_capacity(STEP);
         let read = stdin.read_buf(&mut piece).await;
-        // The source has failed, and reports it to its own reader: the command must not take what
-        // came for the whole.
+        // The caller learns of the source's error elsewhere. Closed without EOF, so that the command
+        // does not take partial input for the whole.
         let Ok(read) = read else { return writer.close().await };
         if read == 0 {
             return writer.eof().await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub(super) fn pack(
             }
             LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
             LocalKind::File => {
-                archive.append_file(&entry.below, &mut File::open(&path)?)?;
+                append_file(&mut archive, &entry.below, &path).map_err(about(&path))?;
                 progress.add(entry.size);
                 progress.complete();
             }
@@ -43,6 +43,33 @@ pub(super) fn pack(
         }
     }
     archive.into_inner()?.flush()
+}
+
+/// Appends a file of this machine.
+fn append_file(
+    archive: &mut tar::Builder<impl Write>,
+    below: &Path,
+    path: &Path,
+) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    let size = file.metadata()?.len();
+    archive.append_file(below, &mut file)?;
+    // The header was written before the content. One that does not fit spoils the rest of the stream.
+    if file.stream_position()? > size {
+        return Err(io::Error::other("it has grown while it was copied"));
+    }
+    Ok(())
+}
+
+/// Adds a path to an error that concerns its file. A broken pipe concerns the stream.
+fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            error
+        } else {
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        }
+    }
 }
 
 /// What a tar stream had.

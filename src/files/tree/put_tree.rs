@@ -159,6 +159,14 @@ impl PutTree<'_> {
         let mut nowhere = tokio::io::sink();
         // The other end of the pipe is dropped with this, so the thread ends, too.
         let ended = self.files.run_script(script, far, &mut nowhere).await?;
+        let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
+        // A broken pipe only says that the command on the host ended first.
+        let packed = match packed {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                return Err(FilesError::local(self.local)(error));
+            }
+            packed => packed,
+        };
         if ended.status == Some(NO_TAR) {
             return Ok(false);
         }
@@ -169,7 +177,6 @@ impl PutTree<'_> {
             };
             return Err(FilesError::on("unpack", self.target)(source));
         }
-        let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
         packed.map_err(FilesError::local(self.local))?;
         Ok(true)
     }
