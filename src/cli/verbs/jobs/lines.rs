@@ -128,6 +128,10 @@ impl Lines {
     /// The line after which the last `lines` begin, if the first reply had no room for them all: it is
     /// limited in bytes. Then they are read from there.
     fn before_last(&self, reply: &TailReply, lines: u32) -> Option<i64> {
+        // The reply has the last lines that match, and there may be fewer of them.
+        if self.filter.is_some() {
+            return None;
+        }
         let returned = reply.records.iter().flatten().count() as u64;
         let wanted = u64::from(lines).min(reply.total_lines);
         if returned >= wanted {
