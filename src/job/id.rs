@@ -27,7 +27,12 @@ impl JobId {
             })
             .take(24)
             .collect();
-        Self(format!("{}-{}", slug.trim_matches('-'), random(8)))
+        // An id that began with a hyphen would look like an option on the command line.
+        let name = match slug.trim_matches('-') {
+            "" => "job",
+            name => name,
+        };
+        Self(format!("{name}-{}", random(8)))
     }
 
     /// The id as text.
@@ -90,6 +95,12 @@ mod tests {
             id.as_str().chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)),
             "{id}"
         );
+    }
+
+    #[test]
+    fn a_job_id_does_not_begin_with_a_hyphen_whatever_its_host_is_called() {
+        assert!(JobId::new("東京").as_str().starts_with("job-"));
+        assert!(JobId::new("_web").as_str().starts_with("web-"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::caller::Caller;
 use super::cursors::Cursors;
-use super::end_cause::SentSignal;
+use super::end_cause::SignalNote;
 use super::id::{JobId, Nonce};
 use super::outcome::Outcome;
 use super::pacing::Pacing;
@@ -159,7 +159,11 @@ impl Job {
     /// Hides a secret in its output that arrives later. A fleet keeps it for the members that are written
     /// to.
     pub fn hide_secret(&self, secret: &HiddenSecret) {
-        lock(&self.hidden_secrets).push(secret.clone());
+        let mut hidden = lock(&self.hidden_secrets);
+        if !hidden.contains(secret) {
+            hidden.push(secret.clone());
+        }
+        drop(hidden);
         if self.fleet.is_none() {
             lock(&self.scrubbing).get_or_insert_default().hide(secret);
         }
@@ -525,15 +529,15 @@ impl Job {
         self.write_log(Log::admit);
     }
 
-    /// Notes that a signal is sent to the job through sshjobs. Returns the signal that was noted before, for
-    /// [`set_sent_signal`](Self::set_sent_signal) if this one can't be delivered.
-    pub fn note_sent_signal(&self, kill: Kill) -> Option<SentSignal> {
+    /// Notes that a signal is sent to the job through sshjobs. If it can't be delivered, the note is for
+    /// [`take_back_signal`](Self::take_back_signal).
+    pub fn note_sent_signal(&self, kill: Kill) -> SignalNote {
         self.write_log(|log| log.note_sent(kill))
     }
 
-    /// Sets the signal that was sent to the job through sshjobs.
-    pub fn set_sent_signal(&self, sent: Option<SentSignal>) {
-        self.write_log(|log| log.set_sent(sent));
+    /// Takes the note of a signal back, unless another signal was noted after it.
+    pub fn take_back_signal(&self, note: SignalNote) {
+        self.write_log(|log| log.take_back_sent(note));
     }
 
     /// Ends the job. Later calls change nothing.

@@ -41,7 +41,7 @@ pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
 pub use end_cause::{
     EndCause, EndEvidence, EndFacts, KilledProcess, MemoryEvidence, MemoryKills, PostMortem,
-    ResourceUse, SentSignal,
+    ResourceUse, SentSignal, SignalNote,
 };
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,

@@ -61,12 +61,13 @@ impl JobScreen {
             }
             let end = resize.map_or(until, |resize| resize.after.min(until));
             let read = job.raw_bytes(Stream::Stdout, self.position).await;
-            if read.start < self.position || read.bytes.is_empty() {
-                return;
-            }
+            // Before the other test: output that was deleted up to its end leaves no bytes to read.
             if read.start > self.position {
                 self.skip_to(read.start, job);
                 continue;
+            }
+            if read.start < self.position || read.bytes.is_empty() {
+                return;
             }
             let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
             let length = length.min(read.bytes.len());
@@ -186,7 +187,7 @@ fn first_size(job: &Job) -> TerminalSize {
 mod tests {
     use super::*;
     use crate::job::{Caller, Change, Draft};
-    use crate::output::RingLimits;
+    use crate::output::{RingLimits, Selection};
 
     const SMALL: TerminalSize = TerminalSize { cols: 40, rows: 10 };
     const LARGE: TerminalSize = TerminalSize {
@@ -216,6 +217,19 @@ mod tests {
         let before = tokio::time::Instant::now();
         job.wait_for_drawing(Duration::from_secs(60), screen.drawn()).await;
         before.elapsed() < Duration::from_secs(60)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_screen_is_at_the_end_of_output_that_was_deleted() {
+        let job = job();
+        let screen = &mut JobScreen::new(&job);
+        print(&job, "deleted\n");
+        job.forget_output(Selection::Both).await;
+
+        screen.draw_all(&job).await;
+
+        assert_eq!(screen.drawn().position, 8);
+        assert!(!has_news(&job, screen).await);
     }
 
     #[tokio::test(start_paused = true)]

@@ -26,7 +26,7 @@ pub const MIN_SECRET_BYTES: usize = 4;
 
 /// Version of the forms that are found. Two processes with different versions scrub the same output
 /// differently. Increase it with every change of this room.
-pub const SCRUBBER_VERSION: u32 = 1;
+pub const SCRUBBER_VERSION: u32 = 2;
 
 /// Minimum length of the base64 characters that do not depend on the bytes around the value.
 const SHORTEST_INNER_BASE64: usize = 6;
@@ -123,10 +123,12 @@ fn quoted(value: &str) -> Vec<Zeroizing<String>> {
     texts
 }
 
-/// The value as JSON text without characters beyond ASCII (RFC 8259, section 7).
+/// The value as JSON text without characters beyond ASCII (RFC 8259, section 7), and without its quotes.
 fn ascii_json(value: &str, upper: bool) -> String {
+    let text = Zeroizing::new(serde_json::to_string(value).unwrap_or_default());
+    let inner = text.trim_start_matches('"').strip_suffix('"').unwrap_or_default();
     let mut json = String::new();
-    for c in value.chars() {
+    for c in inner.chars() {
         if c.is_ascii() {
             json.push(c);
             continue;

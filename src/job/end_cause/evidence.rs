@@ -37,6 +37,13 @@ pub struct SentSignal {
     pub then_kill: Option<bool>,
 }
 
+/// The noted signal of a job before and after a further one was noted.
+#[derive(Clone, Debug)]
+pub struct SignalNote {
+    pub(in crate::job) before: Option<SentSignal>,
+    pub(in crate::job) after: Option<SentSignal>,
+}
+
 /// Resources that a job used, as its host measured them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

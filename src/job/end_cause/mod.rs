@@ -5,5 +5,5 @@ mod evidence;
 mod post_mortem;
 
 pub use cause::{EndCause, EndFacts, MemoryEvidence};
-pub use evidence::{EndEvidence, MemoryKills, ResourceUse, SentSignal};
+pub use evidence::{EndEvidence, MemoryKills, ResourceUse, SentSignal, SignalNote};
 pub use post_mortem::{KilledProcess, PostMortem};

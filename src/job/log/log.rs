@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::pending::LogEvent;
 use super::recorder::Change;
-use crate::job::{Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal};
+use crate::job::{Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal, SignalNote};
 use crate::output::{
     LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Source, Stream, TerminalModes,
     Timestamp, time_of, timestamp_of,
@@ -320,21 +320,25 @@ impl Log {
         self.pgid
     }
 
-    /// Notes that a signal is sent to the job through sshjobs, unless the job has ended. Returns the signal
-    /// that was noted before.
-    pub(in crate::job) fn note_sent(&mut self, kill: Kill) -> Option<SentSignal> {
+    /// Notes that a signal is sent to the job through sshjobs, unless the job has ended.
+    pub(in crate::job) fn note_sent(&mut self, kill: Kill) -> SignalNote {
         let before = self.evidence.sent.clone();
         if self.outcome().is_none()
             && let Some(sent) = SentSignal::of(kill)
         {
             self.evidence.note_sent(sent);
         }
-        before
+        SignalNote {
+            before,
+            after: self.evidence.sent.clone(),
+        }
     }
 
-    /// Sets the signal that was sent to the job through sshjobs.
-    pub(in crate::job) fn set_sent(&mut self, sent: Option<SentSignal>) {
-        self.evidence.sent = sent;
+    /// Takes the note of a signal back, unless another signal was noted after it.
+    pub(in crate::job) fn take_back_sent(&mut self, note: SignalNote) {
+        if self.evidence.sent == note.after {
+            self.evidence.sent = note.before;
+        }
     }
 
     /// Facts about the job's end.

@@ -374,7 +374,7 @@ impl<'a> Waiter<'a> {
         });
         let is_new = (has_line || has_partial) && log.ring().total() > self.wait.known_bytes;
         let since = if is_new { log.last_output() } else { None };
-        Some(since.unwrap_or(self.called) + quiet)
+        Some(since.unwrap_or(self.called) + quiet.min(LONGEST_PATIENCE))
     }
 }
 

@@ -45,7 +45,7 @@ impl Job {
             };
             let last_output = self.job.read_log(|log| log.last_output());
             let silent_since = last_output.map_or(called, |at| at.max(called));
-            let quiet_at = wait.quiet.map(|quiet| silent_since + quiet);
+            let quiet_at = wait.quiet.map(|quiet| silent_since + quiet.min(LONGEST_PATIENCE));
             let now = Instant::now();
             if is_over || now >= deadline {
                 return Ok(view);

@@ -184,11 +184,11 @@ pub(crate) async fn kill(
     asking: Asking,
 ) -> Result<SignalReport, SignalError> {
     // First: the end may be reported before the answer of the script.
-    let noted_before = job.note_sent_signal(order);
+    let note = job.note_sent_signal(order);
     let report = run_kill_script(shared, job, reach, order, asking).await;
     let is_delivered = report.as_ref().is_ok_and(SignalReport::has_reached_a_process);
     if !is_delivered {
-        job.set_sent_signal(noted_before);
+        job.take_back_signal(note);
     }
     report
 }

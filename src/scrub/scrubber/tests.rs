@@ -158,6 +158,8 @@ fn escapes_of_json_and_shells_are_found() {
     for (value, printed) in [
         ("a&b<c>d", r"a\u0026b\u003cc\u003Ed"),
         ("pässword", r"p\u00e4ssword"),
+        ("pä\"ss", r#"p\u00e4\"ss"#),
+        ("pä\nss", r"p\u00E4\nss"),
         ("pässword", r"p\303\244ssword"),
         ("smile 😀 more", r"smile \ud83d\ude00 more"),
         ("it's a\nb\"c", r#"it\'s a\nb"c"#),
