@@ -37,6 +37,9 @@ pub(super) enum ApprovalsError {
     /// The call is too long for a person to read.
     #[error("the call has {0} bytes, and only a call of at most {LONGEST_CALL} can be approved")]
     TooLong(usize),
+    /// The call is too long for the question of a client.
+    #[error("the call has {0} characters, and a client shows at most {LONGEST_QUESTION} of them")]
+    TooLongToShow(usize),
     /// The caller asks for too many.
     #[error(transparent)]
     TooMany(#[from] TooManyApprovals),
@@ -217,36 +220,41 @@ impl Approvals {
     }
 }
 
-/// Longest text of a question, in characters.
+/// Maximum characters of a call that a client shows to its user.
 const LONGEST_QUESTION: usize = 2000;
 
 /// A question to the person behind a client. Host and account come first, where no text of the caller
 /// can push them away, and all characters are visible.
-pub(super) fn question(exact: &ExactCall) -> String {
+pub(super) fn question(exact: &ExactCall) -> Result<String, ApprovalsError> {
     let mut details = Vec::new();
     let fields = [
+        ("running", &exact.command),
         ("in", &exact.cwd),
         ("with stdin", &exact.stdin),
         ("to job", &exact.job),
         ("sending", &exact.content),
-        ("running", &exact.command),
     ];
-    if !exact.env.is_empty() {
-        details.push(format!("with the variables {}", exact.env.join(", ")));
-    }
     details.extend(
         fields
             .into_iter()
             .filter_map(|(name, text)| Some(format!("{name} {:?}", text.as_ref()?))),
     );
-    let text: String = visible_text(&details.join(", ")).chars().take(LONGEST_QUESTION).collect();
-    format!(
+    if !exact.env.is_empty() {
+        details.push(format!("with the variables {}", exact.env.join(", ")));
+    }
+    let text = visible_text(&details.join(", "));
+    let length = text.chars().count();
+    // A person must not agree to more than is shown.
+    if length > LONGEST_QUESTION {
+        return Err(ApprovalsError::TooLongToShow(length));
+    }
+    Ok(format!(
         "on {} as {}: {} by {}, {text} — type yes to allow it: ",
         visible_text(&exact.host),
         visible_text(&exact.users.join(", then ")),
         exact.verb,
         visible_text(&exact.caller)
-    )
+    ))
 }
 
 /// Milliseconds since the Unix epoch.

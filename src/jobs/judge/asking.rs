@@ -178,9 +178,13 @@ impl Judge {
         if !self.hosts.can_ask(call.caller) {
             return Outcome::Refused(Why::CantAsk("the client can't ask its user".to_owned()));
         }
+        let text = match question(&request.exact) {
+            Ok(text) => text,
+            Err(error) => return Outcome::Refused(Why::CantAsk(error.to_string())),
+        };
         let question = Question {
             host: request.exact.host.clone(),
-            text: question(&request.exact),
+            text,
             echo: true,
         };
         match self.hosts.confirm(call.caller, &question).await {
@@ -202,7 +206,7 @@ impl Judge {
     async fn ask_approvers(&self, request: &ApprovalRequest) -> Outcome {
         let found = match self.approvals.pass(request).await {
             Ok(found) => found,
-            Err(error @ ApprovalsError::TooLong(_)) => {
+            Err(error @ (ApprovalsError::TooLong(_) | ApprovalsError::TooLongToShow(_))) => {
                 return Outcome::Refused(Why::CantAsk(error.to_string()));
             }
             Err(error @ ApprovalsError::TooMany(_)) => {

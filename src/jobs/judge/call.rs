@@ -121,6 +121,11 @@ impl<'a> Call<'a> {
         self.on.and_then(|on| on.template)
     }
 
+    /// The idempotency key of the job that it starts.
+    pub(super) fn idempotency_key(&self) -> Option<&'a str> {
+        self.on.and_then(|on| on.start)?.idempotency_key
+    }
+
     /// Where a forward leads to.
     pub(super) fn target(&self) -> Option<&'a str> {
         self.on.and_then(|on| on.target)

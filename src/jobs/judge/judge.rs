@@ -285,7 +285,7 @@ impl Judge {
             rule: allowance.rule.clone(),
             caller: call.caller.clone(),
         };
-        let reservation = self.usage.reserve(key, limits)?;
+        let reservation = self.usage.reserve(key, call.idempotency_key(), limits)?;
         Ok(Start {
             timeout: timeout.into_iter().chain(limits.timeout).min(),
             reservation: Some(reservation),
