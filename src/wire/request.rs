@@ -1,6 +1,9 @@
 //! Parsing of arguments: unknown names are refused first, values are never quoted.
 
-use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::error::Error;
@@ -30,7 +33,7 @@ pub(super) fn parse<T: DeserializeOwned>(mut object: Map<String, Value>) -> Resu
         object.remove(&name);
         check_name::<T>(name)?;
     }
-    // Only the top level: no request has a number further inside.
+    // Only the top level: arguments with numbers further inside read them with `whole_numbers`.
     object.values_mut().for_each(whole_number);
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| bad_arguments(&error))
 }
@@ -64,6 +67,16 @@ fn whole_number(value: &mut Value) {
         let number = number as i64;
         *value = number.into();
     }
+}
+
+/// Reads numbers by name, of which some clients write whole ones as floating point numbers.
+pub(super) fn whole_numbers<'de, D>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let mut numbers = Map::deserialize(deserializer)?;
+    numbers.values_mut().for_each(whole_number);
+    serde_json::from_value(Value::Object(numbers)).map_err(D::Error::custom)
 }
 
 fn bad_arguments(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
@@ -128,6 +141,13 @@ mod tests {
             whole_number(&mut value);
             assert_eq!(value, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn cursors_may_be_whole_floating_point_numbers() {
+        let object = serde_json::json!({"job_ids": ["a", "b"], "cursors": {"a": 12.0, "b": 3}});
+        let request = TailRequest::parse(object.as_object().cloned().unwrap()).unwrap();
+        assert_eq!(request.cursors.into_values().collect::<Vec<_>>(), [12, 3]);
     }
 
     #[test]

@@ -187,7 +187,7 @@ impl Service {
         optional_regex("until", options.until.as_deref())?;
         // Before the start, which is part of the wait.
         let deadline = Instant::now() + wait;
-        // A program on a terminal that is run up to its first question will be answered.
+        // With `until` on a terminal, the caller answers the program's prompt later, with ssh_write.
         let without_stdin = if start.pty && options.until.is_some() {
             Stdin::Open
         } else {
@@ -200,7 +200,8 @@ impl Service {
             self.unless_closed(job.wait_within(left)).await;
         }
         if options.wants_page() {
-            let page = Box::pin(self.page_of_run(&job, options, left)).await?;
+            let page = Box::pin(self.page_of_run(&job, options, left)).await;
+            let page = page.map_err(|error| after_start(job.id(), error))?;
             return Ok(RunReply::with_page(&job, page, clamps.0));
         }
         Ok(Box::pin(RunReply::of(&job, budget, clamps.0)).await)
@@ -223,7 +224,7 @@ impl Service {
             keep: options.keep.unwrap_or(KeepArg::Last),
             filter: options.filter,
             until: options.until,
-            max_bytes: Some(options.max_bytes.unwrap_or(WHOLE)),
+            max_bytes: Some(options.max_bytes.unwrap_or(WHOLE_OUTPUT_BYTES)),
             ..TailRequest::new(job.id(), 0, wait)
         };
         // Who may run a command may read what it prints meanwhile.
@@ -231,15 +232,36 @@ impl Service {
     }
 }
 
-/// Default budget of an output that is shown as a whole, and of one that is cut: a part of a long
-/// output is not worth much of a model's context.
-const WHOLE: i64 = 8192;
-const CUT: usize = 2560;
+/// Longest output that is returned whole by default, in bytes.
+const WHOLE_OUTPUT_BYTES: i64 = 8192;
+/// Bytes that are returned of a longer output by default: a part is worth less of a model's context.
+const EXCERPT_BYTES: usize = 2560;
 
 fn budget(max_bytes: Option<i64>, clamps: &mut Clamps) -> Result<ExcerptBudget, Error> {
-    let whole = clamps.size("max_bytes", max_bytes.unwrap_or(WHOLE), 1..=MOST_BYTES)?;
-    let cut = if max_bytes.is_some() { whole } else { CUT };
+    let whole = max_bytes.unwrap_or(WHOLE_OUTPUT_BYTES);
+    let whole = clamps.size("max_bytes", whole, 1..=MOST_BYTES)?;
+    let cut = if max_bytes.is_some() {
+        whole
+    } else {
+        EXCERPT_BYTES
+    };
     Ok(ExcerptBudget { whole, cut })
+}
+
+/// An error after the command was started: a caller must not start it again.
+fn after_start(job_id: &str, error: Error) -> Error {
+    let message = format!(
+        "{job_id} was started, but its output can't be read: {}",
+        error.message
+    );
+    Error {
+        retryable: false,
+        ..Error::new(
+            error.code,
+            message,
+            "read it with ssh_tail, under this job_id",
+        )
+    }
 }
 
 impl Service {

@@ -13,7 +13,7 @@ use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
 use super::tail::{LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
 use crate::jobs::{
-    self, Job, PolicyVerb, ScreenWait, SecretInput, Terminal, TerminalModes, TerminalSize,
+    self, Job, PolicyVerb, ScreenWait, SecretInput, Status, Terminal, TerminalModes, TerminalSize,
     WriteError, key_bytes,
 };
 use crate::wire::clamp::Clamps;
@@ -127,6 +127,14 @@ pub struct WriteReply {
     pub clamped: Vec<Clamped>,
 }
 
+/// The state of a job before a write.
+struct BeforeWrite {
+    was_closed: bool,
+    /// Version of its screen, if the screen is wanted.
+    screen_version: Option<u64>,
+    status: Status,
+}
+
 /// Time limit for a command to read the data.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize = 1 << 20;
@@ -168,6 +176,24 @@ impl Service {
             job.resize(size).await?;
         }
         let bytes_written = request.send(&job, &input).await?;
+        let state_before = BeforeWrite {
+            was_closed,
+            screen_version: screen_before,
+            status: before,
+        };
+        self.finish_write(&job, request, bytes_written, state_before)
+            .await
+            .map_err(|error| after_writing(bytes_written, error))
+    }
+
+    /// Closes stdin, and waits for the answer to a write.
+    async fn finish_write(
+        &self,
+        job: &Job,
+        request: WriteRequest,
+        bytes_written: usize,
+        before: BeforeWrite,
+    ) -> Result<WriteReply, Error> {
         if request.close_after {
             match job.close_stdin(PATIENCE).await {
                 // The command read the data and ended before the close.
@@ -176,7 +202,7 @@ impl Service {
             }
         }
         // On a terminal `close_after` sends ctrl+d, and more can be written after it.
-        let stdin_closed = was_closed || (request.close_after && !job.has_terminal());
+        let stdin_closed = before.was_closed || (request.close_after && !job.has_terminal());
         let mut reply = WriteReply {
             bytes_written,
             stdin_closed,
@@ -185,11 +211,11 @@ impl Service {
             still_running: None,
             clamped: Vec::new(),
         };
-        if let Some(version) = screen_before {
+        if let Some(version) = before.screen_version {
             let mut clamps = Clamps::default();
             let wait = self.screen_wait(&request, version, &mut clamps);
             reply.clamped = clamps.0;
-            let view = self.screen_of(&job, wait).await?;
+            let view = self.screen_of(job, wait).await?;
             reply.screen = Some(Box::new(Screen::of(view, None)));
             reply.still_running = Some(!job.is_over());
         } else if request.wait_ms != 0 {
@@ -198,11 +224,11 @@ impl Service {
                 quiet_ms: request.quiet_ms,
                 keep: request.keep,
                 filter: request.filter,
-                ..TailRequest::new(request.job_id, before.total_lines, 0)
+                ..TailRequest::new(request.job_id, before.status.total_lines, 0)
             };
             // The unfinished line that this write answers, such as a prompt, is not news.
             reply.tail = Some(Box::new(
-                self.tail_allowed(&job, tail, before.total_bytes).await?,
+                self.tail_allowed(job, tail, before.status.total_bytes).await?,
             ));
         }
         Ok(reply)
@@ -226,6 +252,19 @@ impl Service {
             quiet: Some(Duration::from_millis(quiet)),
             until: None,
         }
+    }
+}
+
+/// An error after input was written: a caller must not write it again.
+fn after_writing(bytes_written: usize, error: Error) -> Error {
+    if bytes_written == 0 {
+        return error;
+    }
+    let message = format!("the input was written, but then: {}", error.message);
+    Error {
+        retryable: false,
+        bytes_written: Some(bytes_written),
+        ..Error::new(error.code, message, "read the job's output with ssh_tail")
     }
 }
 

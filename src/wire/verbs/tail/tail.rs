@@ -12,6 +12,7 @@ use super::tail_reply::TailReply;
 use crate::jobs::{Job, LineNo, PageQuery, PolicyVerb, Wait};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
+use crate::wire::request::whole_numbers;
 use crate::wire::{Format, KeepArg, RenderArg, Service, StreamArg};
 
 /// Read a job's output after a cursor, waiting for news if there is none.
@@ -25,7 +26,11 @@ pub struct TailRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ids: Vec<String>,
     /// With job_ids: cursors of the previous reply, by job.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "whole_numbers"
+    )]
     pub cursors: BTreeMap<String, u64>,
     /// Cursor: last_line_no of the previous reply; 0 (default) is the start.
     #[serde(default)]

@@ -53,6 +53,7 @@ impl Service {
                 *job = first;
             }
         }
+        add_clamped(&replies, &mut clamps.0);
         Ok(merged(replies, clamps.0))
     }
 
@@ -123,6 +124,25 @@ fn is_news(job: &JobReply, request: &TailRequest) -> bool {
 /// Whether the reply of a job has this reason.
 fn has_returned_because(replies: &[JobReply], because: Because) -> bool {
     replies.iter().any(|job| job.reply.returned_because == because)
+}
+
+/// Adds the changed arguments of the single replies: each once, and a cursor with its job.
+fn add_clamped(replies: &[JobReply], clamped: &mut Vec<Clamped>) {
+    for job in replies {
+        for changed in &job.reply.clamped {
+            let field = match changed.field.as_str() {
+                "since_line_no" => format!("cursors.{}", job.job_id),
+                field => field.to_owned(),
+            };
+            let changed = Clamped {
+                field,
+                ..changed.clone()
+            };
+            if !clamped.contains(&changed) {
+                clamped.push(changed);
+            }
+        }
+    }
 }
 
 /// One reply for all jobs.
