@@ -790,7 +790,12 @@ async fn the_action_without_a_permission_says_which_one_it_needs() {
 async fn the_action_accepts_no_options_as_hosts_and_no_other_answer_as_a_token() {
     let sshd = Sshd::start().await;
     let place = sshd.path("");
-    for hosts in ["--help", "@/etc/passwd", "web1,@/etc/passwd"] {
+    for hosts in [
+        "--help",
+        "@/etc/passwd",
+        "web1,@/etc/passwd",
+        "web1, @/etc/passwd",
+    ] {
         let ran = run_action(&place, &[("hosts", hosts), ("command", "true")], &[]);
         let told = String::from_utf8_lossy(&ran.stdout);
         assert_eq!(ran.status.code(), Some(1), "{told}");
