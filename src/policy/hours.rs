@@ -54,8 +54,8 @@ fn parse_span(text: &str) -> Option<(Vec<u16>, u16, u16)> {
     let (days, times) = text.trim().split_once(' ')?;
     let (first, last) = days.split_once('-').unwrap_or((days, days));
     let (first, last) = (day(first)?, day(last)?);
-    let count = (last + 7 - first) % 7 + 1;
-    let days = (0..count).map(|number| (first + number) % 7).collect();
+    let last = if last < first { last + 7 } else { last };
+    let days = (first..=last).collect();
     let (from, to) = times.trim().split_once('-')?;
     let (from, to) = (minute_of_day(from)?, minute_of_day(to)?);
     let minutes = if to > from {
@@ -124,6 +124,11 @@ mod tests {
             "sun 22:00-06:00",
             &["sun 22:00", "mon 05:59"],
             &["sun 21:59", "mon 06:00", "sat 23:00"],
+        );
+        check(
+            "sat 08:00-08:00",
+            &["sat 08:00", "sun 07:59"],
+            &["sat 07:59", "sun 08:00"],
         );
         check(
             "fri-mon 00:00-24:00",

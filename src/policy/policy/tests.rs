@@ -619,6 +619,7 @@ fn a_value_outside_its_range_is_refused_in_a_template() {
     check_mistake(&template_with("path = \"/srv/../etc\""), path);
 
     policy(&template_with("int = [1, 1]"));
+    policy(&template_with("path = \"/srv\""));
 }
 
 #[test]
