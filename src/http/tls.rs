@@ -61,18 +61,22 @@ impl Certificate {
         Ok(Arc::new(config))
     }
 
-    fn changed_at(&self) -> [Option<SystemTime>; 2] {
-        [&self.files.certificate, &self.files.key].map(|file| changed_at(file))
+    /// When the two files were changed last. Waits for a disk that does not answer.
+    async fn changed_at(&self) -> [Option<SystemTime>; 2] {
+        [
+            changed_at(&self.files.certificate).await,
+            changed_at(&self.files.key).await,
+        ]
     }
 
     /// Reads the files again whenever they change. Files that can't be used change nothing. Never
     /// returns.
     pub(super) async fn follow(&self) {
-        let mut seen = self.changed_at();
+        let mut seen = self.changed_at().await;
         loop {
             sleep(CHECK_INTERVAL).await;
             // Before the read, so that a change during it is seen at the next check.
-            let now = self.changed_at();
+            let now = self.changed_at().await;
             if now == seen {
                 continue;
             }
@@ -95,8 +99,8 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
-fn changed_at(file: &Path) -> Option<SystemTime> {
-    std::fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
+async fn changed_at(file: &Path) -> Option<SystemTime> {
+    tokio::fs::metadata(file).await.and_then(|metadata| metadata.modified()).ok()
 }
 
 /// Reads the files on a blocking thread, with a time limit: a network disk that does not answer

@@ -102,6 +102,11 @@ impl Door {
         })
     }
 
+    /// The address from which the caller has called. `None` for one of this machine.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.visitor.address
+    }
+
     /// The same door for a caller at an address.
     pub(super) fn called_from(&self, address: IpAddr) -> Self {
         self.with(Visitor {

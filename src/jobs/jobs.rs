@@ -186,6 +186,12 @@ impl Jobs {
         }
     }
 
+    /// The address from which the caller has called. `None` for one of this machine.
+    #[doc(hidden)]
+    pub fn address(&self) -> Option<IpAddr> {
+        self.door.address()
+    }
+
     /// The same, for calls that wait this long for approvers, at most and by default 20 seconds.
     #[doc(hidden)]
     #[must_use]

@@ -2,7 +2,6 @@
 //! prompts, resources, subscriptions and tasks.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
@@ -115,9 +114,10 @@ impl ServerHandler for Server {
     async fn list_resources(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        answered(resources::list(&self.service)).await
+        let server = self.for_request(&context.extensions);
+        answered(resources::list(&server.service)).await
     }
 
     async fn list_resource_templates(
@@ -131,17 +131,19 @@ impl ServerHandler for Server {
     async fn read_resource(
         &self,
         request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        answered(async { Ok(resources::read(&self.service, &request.uri).await?.into()) }).await
+        let server = self.for_request(&context.extensions);
+        answered(async { Ok(resources::read(&server.service, &request.uri).await?.into()) }).await
     }
 
     async fn complete(
         &self,
         request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        answered(resources::complete(&self.service, request)).await
+        let server = self.for_request(&context.extensions);
+        answered(resources::complete(&server.service, request)).await
     }
 
     /// Used by clients of revisions before 2026-07-28.
@@ -150,11 +152,13 @@ impl ServerHandler for Server {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        answered(self.subscriptions.add(Arc::clone(&self.service), request.uri, context.peer)).await
+        let server = self.for_request(&context.extensions);
+        answered(self.subscriptions.add(server.service, request.uri, context.peer)).await
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.subscriptions.watch_list(Arc::clone(&self.service), context.peer);
+        let server = self.for_request(&context.extensions);
+        self.subscriptions.watch_list(server.service, context.peer);
     }
 
     async fn unsubscribe(
@@ -169,9 +173,10 @@ impl ServerHandler for Server {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        answered(self.tasks.get(&self.service, &request.task_id)).await
+        let server = self.for_request(&context.extensions);
+        answered(self.tasks.get(&server.service, &request.task_id)).await
     }
 
     async fn update_task(
@@ -188,9 +193,10 @@ impl ServerHandler for Server {
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        answered(self.tasks.cancel(&self.service, &request.task_id)).await
+        let server = self.for_request(&context.extensions);
+        answered(self.tasks.cancel(&server.service, &request.task_id)).await
     }
 
     fn accepted_subscription_filter(
@@ -211,7 +217,8 @@ impl ServerHandler for Server {
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        answered(subscriptions::listen(&self.service, context)).await
+        let server = self.for_request(&context.request_context().extensions);
+        answered(subscriptions::listen(&server.service, context)).await
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use http::request::Parts;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, JsonObject, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Extensions, JsonObject, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, tool, tool_router};
@@ -141,6 +142,19 @@ impl Server {
         }
     }
 
+    /// The same server with the service of a request. Over HTTP each request has its own, with the address
+    /// and the claims of its caller.
+    pub(super) fn for_request(&self, extensions: &Extensions) -> Self {
+        let parts = extensions.get::<Parts>();
+        match parts.and_then(|parts| parts.extensions.get::<Service>()) {
+            Some(service) => Self {
+                service: Arc::new(service.clone()),
+                ..self.clone()
+            },
+            None => self.clone(),
+        }
+    }
+
     /// Role of the caller.
     pub(super) fn role(&self) -> Role {
         self.service.library().rights().role
@@ -166,11 +180,11 @@ impl Server {
         if let Some(call) = Call::resume((&self.elicitor, &self.parked), &request).await? {
             return Call::attend(call, (&self.elicitor, &self.parked), &context).await;
         }
+        let server = self.for_request(&context.extensions);
         if !call::can_ask(&request.name, &context) {
-            return answered(self.call_known(request, context)).await;
+            return answered(server.call_known(request, context)).await;
         }
         // The call may outlive this request, so it owns its server.
-        let server = self.clone();
         let call = Call::begin(
             &self.elicitor,
             request,

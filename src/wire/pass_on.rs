@@ -1,5 +1,6 @@
 //! Calls that another replica of the cluster performs, because it has the host or the job.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -21,6 +22,8 @@ pub struct Passed {
     pub caller: Caller,
     /// The caller's rights.
     pub rights: Rights,
+    /// The address from which it has called. `None` for a caller on this machine.
+    pub address: Option<IpAddr>,
     /// Maximum time to wait for approvers.
     pub approval_wait: Duration,
     /// The verb.

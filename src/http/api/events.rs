@@ -123,7 +123,8 @@ impl Events {
                 () = self.service.closed() => return None,
                 reply = self.service.tail(request) => match reply {
                     Ok(reply) => self.take(reply),
-                    Err(error) => self.end("error", &json!(error)),
+                    // Without an id, so that the client keeps that of the last line.
+                    Err(error) => self.end(Event::default().event("error"), &json!(error)),
                 },
             }
         }
@@ -156,13 +157,14 @@ impl Events {
         if !still_running {
             let mut end = json!(standing);
             end["last_line_no"] = last_line_no.into();
-            self.end("end", &end);
+            // With an id, so that also a client that got no line reconnects with one, and gets 204.
+            let event = Event::default().event("end").id(last_line_no.to_string());
+            self.end(event, &end);
         }
     }
 
-    fn end(&mut self, name: &str, data: &serde_json::Value) {
-        // Without an id, so that the client keeps that of the last line.
-        self.ready.extend(Event::default().event(name).json_data(data));
+    fn end(&mut self, event: Event, data: &serde_json::Value) {
+        self.ready.extend(event.json_data(data));
         self.is_over = true;
     }
 }

@@ -60,11 +60,10 @@ pub(crate) async fn for_the_caller(
     if let Some(reached_at) = PassedCaller::reached_at(request.headers()) {
         request.extensions_mut().insert(reached_at);
     }
-    let (caller, rights) = passed.into_parts();
     let service = match preferred_wait(request.headers()) {
         Some(wait) => service.waiting_for_approval(wait),
         None => Service::clone(&service),
     };
-    request.extensions_mut().insert(service.of(caller, rights));
+    request.extensions_mut().insert(passed.admit(&service));
     next.run(request).await
 }

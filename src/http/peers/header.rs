@@ -1,10 +1,12 @@
 //! The header that says for whom a call is passed on.
 
+use std::net::IpAddr;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{Caller, Claims, HostPatterns, Rights, Role};
-use crate::wire::ReachedAt;
+use crate::wire::{ReachedAt, Service};
 
 /// Name of the header with the caller. No listener for clients reads it.
 const CALLER: HeaderName = HeaderName::from_static("sshjobs-caller");
@@ -20,6 +22,9 @@ pub(super) struct PassedCaller {
     hosts: HostPatterns,
     #[serde(default)]
     claims: Claims,
+    /// From where it has called, for the audit log. `None` for a caller on the first replica's machine.
+    #[serde(default)]
+    address: Option<IpAddr>,
 }
 
 impl PassedCaller {
@@ -29,28 +34,40 @@ impl PassedCaller {
             role: rights.role,
             hosts: rights.hosts.clone(),
             claims: rights.claims.clone(),
+            address: None,
         }
     }
 
-    pub(super) fn into_parts(self) -> (Caller, Rights) {
-        let Self {
-            caller,
-            role,
-            hosts,
-            claims,
-        } = self;
+    pub(super) fn called_from(self, address: Option<IpAddr>) -> Self {
+        Self { address, ..self }
+    }
+
+    /// The caller of a service.
+    pub(super) fn of_service(service: &Service) -> Self {
+        let library = service.library();
+        Self::new(library.caller(), library.rights()).called_from(library.address())
+    }
+
+    /// The service for the caller.
+    pub(super) fn admit(self, service: &Service) -> Service {
         let rights = Rights {
-            role,
-            hosts,
-            claims,
+            role: self.role,
+            hosts: self.hosts,
+            claims: self.claims,
         };
-        (caller, rights)
+        let service = service.of(self.caller, rights);
+        match self.address {
+            Some(address) => service.called_from(address),
+            None => service,
+        }
     }
 
     /// Writes the header. A client's own header of this name is replaced.
     pub(super) fn write_to(&self, headers: &mut HeaderMap) {
-        let json = serde_json::to_vec(self).expect("it is plain data");
-        let value = HeaderValue::from_bytes(&json).expect("JSON has no control characters");
+        let json = serde_json::to_string(self).expect("it is plain data");
+        // The only control character that JSON has in its texts. A header must not have it.
+        let json = json.replace('\u{7f}', "\\u007f");
+        let value = HeaderValue::from_bytes(json.as_bytes()).expect("it has no control characters");
         headers.insert(CALLER, value);
     }
 
@@ -71,5 +88,23 @@ impl PassedCaller {
 
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         serde_json::from_slice(headers.get(CALLER)?.as_bytes()).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_claim_passes_in_a_header() {
+        let rights = Rights {
+            claims: serde_json::from_str(r#"{"name": ["a\u007fb\u0001\u00e4"]}"#).unwrap(),
+            ..Rights::everywhere(Role::Run)
+        };
+        let mut headers = HeaderMap::new();
+
+        PassedCaller::new(&Caller::new("alice"), &rights).write_to(&mut headers);
+
+        assert_eq!(PassedCaller::of(&headers).unwrap().claims, rights.claims);
     }
 }

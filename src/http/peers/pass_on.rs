@@ -43,7 +43,9 @@ impl HttpPassOn {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
             .expect("its parts are constant");
-        PassedCaller::new(&passed.caller, &passed.rights).write_to(request.headers_mut());
+        PassedCaller::new(&passed.caller, &passed.rights)
+            .called_from(passed.address)
+            .write_to(request.headers_mut());
         prefer_wait(request.headers_mut(), passed.approval_wait);
 
         let response = send(&*self.peers, replica, request).await?;
@@ -75,10 +77,12 @@ pub(super) async fn send(
         .map_err(|error| not_passed_on(replica, &error))?;
     let mut tasks = JoinSet::new();
     tasks.spawn(moving);
+    let headers = request.headers_mut();
     // HTTP/1.1 requires it.
-    request
-        .headers_mut()
-        .insert(header::HOST, header::HeaderValue::from_static("replica"));
+    headers.insert(header::HOST, header::HeaderValue::from_static("replica"));
+    // The other replica must not see the client's token, which is also in the cookie of a login.
+    headers.remove(header::AUTHORIZATION);
+    headers.remove(header::COOKIE);
     let response = sender
         .send_request(request)
         .await
@@ -119,10 +123,7 @@ pub(crate) async fn pass_on_files(
             return Failure::from(not_passed_on(&replica, &error)).into_response();
         }
     }
-    // The other replica must not see the client's token.
-    request.headers_mut().remove(header::AUTHORIZATION);
-    let library = service.library();
-    PassedCaller::new(library.caller(), library.rights()).write_to(request.headers_mut());
+    PassedCaller::of_service(&service).write_to(request.headers_mut());
     match send(&*peers, &replica, request).await {
         Ok(response) => response,
         Err(error) => Failure::from(error).into_response(),

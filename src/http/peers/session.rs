@@ -34,7 +34,7 @@ pub(crate) async fn pass_on_session(
     };
     let peer = peers.connect(replica).await.map_err(|error| not_passed_on(replica, &error))?;
     let mut hello = "ws://replica/v1/session".into_client_request().expect("a constant URL");
-    PassedCaller::new(library.caller(), library.rights()).write_to(hello.headers_mut());
+    PassedCaller::of_service(service).write_to(hello.headers_mut());
     let (socket, _) = client_async(hello, peer)
         .await
         .map_err(|error| not_passed_on(replica, &error))?;

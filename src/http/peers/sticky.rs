@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
@@ -122,10 +122,7 @@ async fn pass_on(peers: &dyn Peers, replica: &str, mut request: Request) -> Resp
     let Some(service) = request.extensions().get::<Service>() else {
         return Failure::from(reject::without_token()).into_response();
     };
-    let library = service.library();
-    let caller = PassedCaller::new(library.caller(), library.rights());
-    // The other replica must not see the client's token.
-    request.headers_mut().remove(header::AUTHORIZATION);
+    let caller = PassedCaller::of_service(service);
     caller.write_to(request.headers_mut());
     let reached_at = request.extensions().get::<ReachedAt>().cloned();
     PassedCaller::write_reached_at(request.headers_mut(), reached_at.as_ref());

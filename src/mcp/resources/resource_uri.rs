@@ -1,5 +1,6 @@
 //! URIs of resources.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Url, form_urlencoded};
 
 use crate::mcp::app::LOG_APP;
@@ -27,9 +28,13 @@ pub(crate) const LOG: &str = "ssh-job://{job_id}/log{?since,stream}";
 pub(crate) const HOST: &str = "ssh-host://{host}";
 pub(crate) const TAG: &str = "ssh-tag://{tag}";
 
+/// Characters that are escaped in a job's id. The id of a fleet's member has a slash.
+const IN_AUTHORITY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
 impl ResourceUri {
     /// URI of a job's log from its first line on.
     pub(crate) fn of_log(job_id: &str) -> String {
+        let job_id = utf8_percent_encode(job_id, IN_AUTHORITY);
         format!("ssh-job://{job_id}/log")
     }
 
@@ -62,7 +67,7 @@ impl ResourceUri {
                 if url.path() != "/log" || url.port().is_some() {
                     return None;
                 }
-                let job_id = url.host_str()?.to_owned();
+                let job_id = decoded(url.host_str()?)?;
                 let mut since = 0;
                 let mut stream = StreamArg::Both;
                 for (name, value) in url.query_pairs() {
@@ -113,6 +118,16 @@ mod tests {
         assert_eq!(
             ResourceUri::read("ssh-job://web1-7f3k9q2m/log?since=7&stream=stderr"),
             Some(log(7, StreamArg::Stderr))
+        );
+        let member = "fleet-7f3k9q2m/deploy@web1:22";
+        let member_log = ResourceUri::Log {
+            job_id: member.to_owned(),
+            since: 0,
+            stream: StreamArg::Both,
+        };
+        assert_eq!(
+            ResourceUri::read(&ResourceUri::of_log(member)),
+            Some(member_log)
         );
         assert_eq!(
             ResourceUri::read("ssh-host://web1"),

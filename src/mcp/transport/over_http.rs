@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use crate::jobs::{Caller, Rights};
+use crate::jobs::{Caller, HostPatterns, Role};
 use crate::lock::lock;
 use crate::mcp::ask::Elicitors;
 use crate::mcp::server::Server;
@@ -25,14 +25,16 @@ use crate::wire::Service;
 /// Each caller has its own sessions: no other caller can use them, even with the session's id.
 #[derive(Clone)]
 pub struct OverHttp {
-    ends: Arc<Mutex<HashMap<Caller, End>>>,
+    transports: Arc<Mutex<HashMap<Caller, CallerTransport>>>,
     closing: CancellationToken,
     elicitors: Elicitors,
 }
 
-/// Handler of one caller's requests, as long as its rights don't change.
-struct End {
-    rights: Rights,
+/// Handler of one caller's requests, as long as its role and hosts don't change. Claims may change with
+/// each token: each request brings its own.
+struct CallerTransport {
+    role: Role,
+    hosts: HostPatterns,
     transport: StreamableHttpService<Server, LocalSessionManager>,
     /// Ends its sessions.
     closing: CancellationToken,
@@ -49,7 +51,7 @@ impl OverHttp {
     /// A transport whose sessions end with `closing`. `elicitors` must be those of the service.
     pub fn new(closing: CancellationToken, elicitors: Elicitors) -> Self {
         Self {
-            ends: Arc::default(),
+            transports: Arc::default(),
             closing,
             elicitors,
         }
@@ -81,26 +83,29 @@ impl OverHttp {
         let caller = service.library().caller();
         let rights = service.library().rights();
         // Locked up to the insertion: two first requests of a caller must share one transport.
-        let mut ends = lock(&self.ends);
-        if let Some(end) = ends.get(caller).filter(|end| end.rights == *rights) {
-            return end.transport.clone();
+        let mut transports = lock(&self.transports);
+        if let Some(known) = transports.get(caller)
+            && known.role == rights.role
+            && known.hosts == rights.hosts
+        {
+            return known.transport.clone();
         }
         let closing = self.closing.child_token();
         // One server for all sessions of a caller, which share its tasks and parked calls.
         let server = Server::new(Arc::new(service.clone()), self.elicitors.of(caller));
-        let rights = rights.clone();
         let transport = StreamableHttpService::new(
             move || Ok(server.for_new_session()),
             Arc::new(sessions()),
             config(closing.clone()),
         );
-        let end = End {
-            rights,
+        let of_caller = CallerTransport {
+            role: rights.role,
+            hosts: rights.hosts.clone(),
             transport: transport.clone(),
             closing,
         };
         // A caller whose rights changed gets new sessions.
-        if let Some(before) = ends.insert(caller.clone(), end) {
+        if let Some(before) = transports.insert(caller.clone(), of_caller) {
             before.closing.cancel();
         }
         transport
