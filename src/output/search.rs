@@ -376,6 +376,24 @@ mod tests {
     }
 
     #[test]
+    fn a_search_of_one_stream_counts_no_line_after_its_end_as_dropped() {
+        let mut ring = Ring::new(RingLimits {
+            lines: 10,
+            ..RingLimits::default()
+        });
+        ring.append(Stream::Stdout, "line\n".repeat(100).as_bytes(), 0);
+        let query = SearchQuery {
+            selection: Selection::Only(Stream::Stdout),
+            ..query()
+        };
+        let mut search = Search::new(query, &ring, LineNo::new(5));
+
+        assert_eq!(search.fetch(&ring), None);
+
+        assert_eq!((search.cursor().value(), search.dropped_lines()), (5, 5));
+    }
+
+    #[test]
     fn the_budget_ends_a_search_after_one_match_at_least() {
         let (matches, next) = search(&ring("long x\nlong x\nlong x\n"), "x", |query| {
             query.max_bytes = 5

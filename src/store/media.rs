@@ -105,6 +105,11 @@ pub(super) trait Blob: Send + Sync {
 
     /// Waits until appended bytes are on disk.
     fn sync(&self) -> io::Result<()>;
+
+    /// Whether its bytes are on this machine, so that its length is found at once.
+    fn is_local(&self) -> bool {
+        true
+    }
 }
 
 /// All bytes of a blob.

@@ -1,7 +1,7 @@
 //! Which processes are alive, by locked files.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,14 +67,18 @@ impl Owners {
             return Ok(None);
         }
         let path = self.directory.join(name);
-        let file = match File::open(&path) {
+        let mut file = match File::open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
         // Shared, so that two processes that look at once don't take each other for the owner.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(None),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(Some(fs::read_to_string(&path)?)),
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut about = String::new();
+                file.read_to_string(&mut about)?;
+                Ok(Some(about))
+            }
             Err(error) => Err(error.into()),
         }
     }

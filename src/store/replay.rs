@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use super::frame::{Frame, HEADER, Measured, Seal, measure, read};
+use super::frame::{Body, Frame, HEADER, Measured, Seal, measure, read};
 use super::media::{Access, Blob, Media, Part, read_into};
 use crate::job::JobId;
 
@@ -22,6 +22,8 @@ pub(super) struct Replay {
     filled: usize,
     /// Number of these bytes that belong to frames already returned.
     read: usize,
+    /// Position of the last checkpoint that was returned, or of the first frame.
+    checkpoint_at: u64,
 }
 
 /// Bytes of the first read: mostly enough for a page after a mark.
@@ -43,6 +45,7 @@ impl Replay {
             buffer: Vec::new(),
             filled: 0,
             read: 0,
+            checkpoint_at: offset,
         }
     }
 
@@ -67,7 +70,7 @@ impl Replay {
             {
                 continue;
             }
-            if !self.turn_over()? {
+            if !self.turn_over()? && !self.go_back()? {
                 // The next writer overwrites an unfinished frame, so the next call reads it again.
                 self.filled = self.read;
                 return Ok(None);
@@ -78,6 +81,9 @@ impl Replay {
             // A kind of frame that only a later version knows: the replay can't continue.
             return Ok(None);
         };
+        if matches!(frame.body, Body::Checkpoint { .. }) {
+            (_, self.checkpoint_at) = position;
+        }
         let taken = take(frame, position);
         self.read += length;
         Ok(Some(taken))
@@ -138,15 +144,112 @@ impl Replay {
         self.base = 0;
         self.filled = 0;
         self.read = 0;
+        self.checkpoint_at = 0;
         Ok(true)
+    }
+
+    /// Goes back to a checkpoint that was written over frames already returned, if there is one. The
+    /// writer does that after an append that failed halfway: its complete frames don't count.
+    fn go_back(&mut self) -> io::Result<bool> {
+        let Some(blob) = &self.blob else { return Ok(false) };
+        let (_, position) = self.position();
+        let is_shorter = blob.is_local() && blob.length()? < position;
+        let is_overwritten = is_shorter || self.filled > self.read;
+        if !is_overwritten || position <= self.checkpoint_at {
+            return Ok(false);
+        }
+        let length = usize::try_from(position - self.checkpoint_at).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length + FIRST];
+        let filled = read_into(&mut bytes, &**blob, self.checkpoint_at)?;
+        let mut at = 0;
+        while at < length
+            && let Measured::Whole(frame) = measure(&bytes[at..filled], self.seal)
+        {
+            let is_checkpoint = read(&bytes[at..at + frame])
+                .is_some_and(|frame| matches!(frame.body, Body::Checkpoint { .. }));
+            if at > 0 && is_checkpoint {
+                self.base = self.checkpoint_at + at as u64;
+                self.filled = 0;
+                self.read = 0;
+                return Ok(true);
+            }
+            at += frame;
+        }
+        Ok(false)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{LineNo, Origin, Source, Stream};
     use crate::store::Body;
     use crate::store::buffers::Buffers;
+
+    fn bytes_of(job: &JobId, bodies: Vec<Body<'_>>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for body in bodies {
+            Frame { at: 0, body }.write_to(Seal::new(job, 1), &mut bytes);
+        }
+        bytes
+    }
+
+    fn checkpoint_after(line: u64) -> Body<'static> {
+        let origin = Origin {
+            newest: LineNo::new(line),
+            ..Origin::default()
+        };
+        Body::Checkpoint {
+            line_bytes: 100,
+            checkpoint: Box::new(origin.into()),
+        }
+    }
+
+    /// What each further step returns: the bytes of data, or the last line before a checkpoint.
+    fn steps(replay: &mut Replay) -> Vec<String> {
+        let mut texts = Vec::new();
+        while let Some(text) = replay.step(|frame, _| describe(&frame.body)).unwrap() {
+            texts.push(text);
+        }
+        texts
+    }
+
+    fn describe(body: &Body<'_>) -> String {
+        match body {
+            Body::Checkpoint { checkpoint, .. } => {
+                format!("after {}", checkpoint.origin.newest.value())
+            }
+            Body::Data(_, bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            Body::FinishStreams | Body::End(_) => "end".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_replay_goes_back_to_what_was_written_over_a_failed_append() {
+        for after in ["later\n", &"a much later and longer line\n".repeat(20)] {
+            let media = Arc::new(Buffers::default());
+            let job = JobId::from("web1-000000");
+            let stdout = Source::from(Stream::Stdout);
+            let blob = media.open(&job, Part::Frames(1), Access::Write).unwrap();
+            let stored = [checkpoint_after(0), Body::Data(stdout, b"one\n")];
+            blob.append(&bytes_of(&job, stored.into())).unwrap();
+            let length = blob.length().unwrap();
+            let lost = [
+                Body::Data(stdout, b"two, which does not count\n"),
+                Body::Data(stdout, b"three\n"),
+            ];
+            blob.append(&bytes_of(&job, lost.into())).unwrap();
+            let mut replay = Replay::new(media, job.clone(), 1, 0);
+            assert_eq!(steps(&mut replay).len(), 4);
+
+            blob.truncate(length).unwrap();
+            assert!(steps(&mut replay).is_empty());
+            let next = [checkpoint_after(3), Body::Data(stdout, after.as_bytes())];
+            blob.append(&bytes_of(&job, next.into())).unwrap();
+
+            assert_eq!(steps(&mut replay), ["after 3", after]);
+        }
+    }
 
     #[test]
     fn a_replay_that_waits_at_the_end_keeps_its_buffer_small() {

@@ -196,7 +196,11 @@ impl Store for StateDir {
     }
 
     fn owner(&self, owner: &str) -> Option<String> {
-        self.owners.about(owner).ok().flatten()
+        // A process that can't be looked at may be alive, and its job must not be taken over.
+        self.owners.about(owner).unwrap_or_else(|error| {
+            tracing::warn!(owner, %error, "can't find out whether a process is alive");
+            Some(format!("process {owner}"))
+        })
     }
 
     fn socket(&self, owner: &str) -> Option<PathBuf> {

@@ -49,7 +49,7 @@ pub trait Store: Send + Sync + 'static {
     /// for one claimant only.
     fn claim(&self, record: &Record) -> Result<bool, StoreError>;
 
-    /// Description of the process that records a job. `None` if it has ended.
+    /// Description of the process that records a job. `None` if it has certainly ended.
     fn owner(&self, owner: &str) -> Option<String>;
 
     /// The socket on which a process accepts calls of others. `None` if there are no other

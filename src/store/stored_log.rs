@@ -179,9 +179,10 @@ impl StoredLog {
                 // Before a gap replaces the ring: the last line before the gap.
                 let before = ring.newest();
                 // If nothing is missing, the replay has arrived at the same state.
-                if ring.checkpoint() != *checkpoint {
-                    // Cut as the log's writer has cut, so that line numbers agree.
-                    let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
+                let is_gap = ring.checkpoint() != *checkpoint;
+                // Cut as the log's writer has cut, so that line numbers agree.
+                let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
+                if is_gap || ring.limits().line_bytes != line_bytes {
                     *ring = Ring::resumed(
                         RingLimits {
                             line_bytes,
@@ -189,6 +190,8 @@ impl StoredLog {
                         },
                         &checkpoint,
                     );
+                }
+                if is_gap {
                     tell(&LogEvent::Gap(checkpoint.clone()), at);
                 }
                 self.add_mark(position, at, (before, &checkpoint));

@@ -77,12 +77,14 @@ impl Walk {
         self.cursor = line_no;
     }
 
-    /// Number of evicted lines between the position and the next kept line.
+    /// Number of evicted lines between the position and `next`, which is the next kept line or the end of
+    /// what is read. For one stream it may include evicted lines of the other.
     pub(in crate::output) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
+        let between = next.since(self.cursor.next());
         match self.selection {
-            Selection::Both => next.since(self.cursor.next()),
+            Selection::Both => between,
             // Evicted lines of one stream are all before its kept lines.
-            Selection::Only(_) => ring.dropped_after(self.cursor, self.selection).0,
+            Selection::Only(_) => ring.dropped_after(self.cursor, self.selection).0.min(between),
         }
     }
 

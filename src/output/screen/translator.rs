@@ -72,8 +72,10 @@ enum State {
 impl Translator {
     /// Translates the next piece of output, for a screen of this many columns.
     pub(super) fn translate<'a>(&mut self, output: &'a [u8], cols: u16) -> Cow<'a, [u8]> {
-        // Fast path for nearly all output: no escape sequence, no SO, and no line-drawing set loaded.
-        let is_plain = self.state == State::Text && !self.g0_draws && !self.g1_draws;
+        // Fast path for nearly all output: no escape sequence, no SO or SI that has an effect, and no
+        // line-drawing set loaded.
+        let is_plain =
+            self.state == State::Text && !self.is_shifted && !self.g0_draws && !self.g1_draws;
         if is_plain && memchr::memchr2(ESCAPE, SHIFT_OUT, output).is_none() {
             self.unfinished = unfinished_character(output);
             return Cow::Borrowed(output);
@@ -247,6 +249,13 @@ mod tests {
         assert_eq!(translated(&["=\x1b[b"]), "=\x1b[\x18\x1b[0b");
         // `vt100` would ignore the second parameter and repeat it 65,535 times.
         assert_eq!(translated(&["=\x1b[65535;1bq"]), "=\x1b[65535;1\x18q");
+    }
+
+    #[test]
+    fn a_set_that_was_left_in_another_piece_is_left() {
+        for divided in [["\x0e", "\x0f", "\x1b)0q"].as_slice(), &["\x0e\x0f\x1b)0q"]] {
+            assert!(translated(divided).ends_with('q'), "{divided:?}");
+        }
     }
 
     /// The largest count of REP that `vt100`'s parser sees.

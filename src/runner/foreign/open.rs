@@ -41,6 +41,10 @@ pub(crate) fn open(
     let mut end = log.open(limits).map_err(unreadable)?;
     let Ok(spec) = record.spec() else { return Ok(None) };
     // The mirror needs only a position in the log; the lines go into the job's own ring.
+    let limits = RingLimits {
+        line_bytes: end.ring.limits().line_bytes,
+        ..limits
+    };
     let small = RingLimits {
         lines: 1,
         bytes: 0,
@@ -137,6 +141,7 @@ pub(crate) fn close(
             let outcome = Outcome::Lost(LostWhy::ServerRestarted, None);
             let events = [LogEvent::FinishStreams, LogEvent::End(outcome.clone())];
             let events = events.map(|event| (event, at, now)).to_vec();
+            let limits = as_cut_before(limits, &end);
             let batch = Batch::new(events, Some(end.ring.checkpoint()));
             store.write(&log, limits, Some(&end))?.append(&batch).map_err(unreadable)?;
             for stream in Stream::ALL {
@@ -155,6 +160,15 @@ pub(crate) fn close(
     // `put` changes only records that belong to this process.
     store.own_name().clone_into(&mut record.owner);
     store.put(&[record])
+}
+
+/// The limits of a log that continues: its lines are cut where its first writer has cut them, so that
+/// their numbers stay.
+fn as_cut_before(limits: LogLimits, end: &StoredEnd) -> LogLimits {
+    LogLimits {
+        line_bytes: end.ring.limits().line_bytes,
+        ..limits
+    }
 }
 
 /// A durable job that this process has claimed and will follow.
@@ -182,6 +196,7 @@ pub(crate) fn resume(
         return close(store, record, log_limits).map(|()| None);
     }
     let Ok(spec) = record.spec() else { return Ok(None) };
+    let log_limits = as_cut_before(log_limits, &end);
     let writer = store.write(&log, log_limits, Some(&end))?;
     let record = Record {
         owner: store.own_name().to_owned(),

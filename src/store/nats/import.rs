@@ -191,6 +191,10 @@ impl<'a> Import<'a> {
             } else {
                 frames.length()?
             };
+            // A process that was killed has left it before its first frame.
+            if length == 0 {
+                continue;
+            }
             let own: Vec<Mark> =
                 marks.iter().filter(|mark| mark.segment == segment).copied().collect();
             let copy = target.open(id, Part::Frames(segment), Access::Write)?;

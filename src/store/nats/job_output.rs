@@ -570,6 +570,10 @@ impl Blob for ChunksToRead {
         self.output.wait(self.output.length(self.segment))
     }
 
+    fn is_local(&self) -> bool {
+        false
+    }
+
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let place = Place {
             segment: self.segment,
