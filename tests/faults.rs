@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
+use crate::support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn, stored_service};
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
     Code, Error, ForgetRequest, HostsRequest, JobState, JobsRequest, Service, SignalRequest,
@@ -766,6 +766,30 @@ async fn a_job_that_could_not_be_started_in_time_tells_why() {
     let ending = story.last.unwrap().standing;
     assert_eq!(ending.state, JobState::Refused);
     assert!(ending.reason.unwrap().contains("did not finish the handshake"));
+}
+
+#[tokio::test]
+async fn a_durable_job_that_is_starting_can_be_cancelled() {
+    let sshd = Sshd::start().await;
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    std::fs::write(
+        sshd.ssh_config(),
+        config.replace(&sshd.port().to_string(), &port),
+    )
+    .unwrap();
+    let service = stored_service(sshd.ssh_config(), sshd.path("state"), Limits::default());
+    let mut request = crate::support::run_request("echo never");
+    request.start.durable = Some(true);
+    request.options.wait_ms = Some(100);
+    let job_id = service.run(request).await.unwrap().job_id;
+
+    let reply = service.signal(SignalRequest::new(&job_id)).await.unwrap();
+
+    assert!(reply.confirmed_dead, "{reply:?}");
+    let story = canonical_loop(&service, &job_id).await;
+    assert_eq!(story.last.unwrap().standing.state, JobState::Refused);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::runner::Runner;
 use crate::hosts::{Asking, Script};
-use crate::job::{Job, Kill, Phase, Reach, Signal};
+use crate::job::{Fleet, Job, Kill, Phase, Reach, Signal};
 use crate::runner::durable::fenced;
 use crate::runner::foreign::look_at_record;
 use crate::runner::owner::{Call, Reply};
@@ -40,27 +40,21 @@ impl Runner {
             return Ok(report);
         }
         if let Some(fleet) = &job.fleet {
-            // Now: the signal may end it, and then its owner, before that has answered.
-            let was_over = job.is_over();
-            // The process that runs the fleet knows all of its members, and starts no further one.
-            if !was_over && let Some(report) = self.signal_by_owner(job, signal, grace).await {
-                return Ok(report);
-            }
-            let mut report = self.signal_members(job, fleet, signal, grace).await?;
-            if was_over && report.found_nothing() {
-                return Err(SignalError::JobEnded);
-            }
-            if !was_over && !job.is_over() && self.owner(job).is_some() {
-                report.confirmed_dead = false;
-                report.unverified.get_or_insert(Unverified::FleetOwnerSilent);
-            }
-            return Ok(report);
+            return self.signal_fleet(job, fleet, Kill::new(signal, grace)).await;
         }
         // A mirrored record may be a second old, and the job may have started or ended since.
         self.look_again(job).await;
         let phase = job.read_log(|log| log.phase().clone());
         let is_over = matches!(phase, Phase::Ended(_));
         let is_queued = phase == Phase::Queued;
+        // First: its host does not know the job yet, and can't note the signal.
+        let is_starting = self.shared.registry().is_starting(&job.id);
+        if is_starting
+            && !phase.has_started()
+            && let Some(report) = cancel_start(&self.shared, job).await
+        {
+            return Ok(report);
+        }
         if job.spec.durable && !is_over && !is_queued && signal.may_end() {
             self.note_on_host(job, signal).await?;
         }
@@ -112,6 +106,41 @@ impl Runner {
         // A job that ran a moment ago has ended since, perhaps by this signal: its owner may end with it before it answers.
         if is_over && report.found_nothing() {
             return Err(SignalError::JobEnded);
+        }
+        Ok(report)
+    }
+
+    /// Cancels a queued job of this process. Returns false if it has started meanwhile, or belongs to
+    /// another process.
+    pub async fn cancel_queued(&self, job: &Arc<Job>) -> bool {
+        let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
+        if !is_queued || self.owner(job).is_some() {
+            return false;
+        }
+        let report = cancel_start(&self.shared, job).await;
+        report.is_some_and(|report| report.confirmed_dead)
+    }
+
+    async fn signal_fleet(
+        &self,
+        job: &Arc<Job>,
+        fleet: &Fleet,
+        order: Kill,
+    ) -> Result<SignalReport, SignalError> {
+        let Kill { signal, grace } = order;
+        // Now: the signal may end it, and then its owner, before that has answered.
+        let was_over = job.is_over();
+        // The process that runs the fleet knows all of its members, and starts no further one.
+        if !was_over && let Some(report) = self.signal_by_owner(job, signal, grace).await {
+            return Ok(report);
+        }
+        let mut report = self.signal_members(job, fleet, signal, grace).await?;
+        if was_over && report.found_nothing() {
+            return Err(SignalError::JobEnded);
+        }
+        if !was_over && !job.is_over() && self.owner(job).is_some() {
+            report.confirmed_dead = false;
+            report.unverified.get_or_insert(Unverified::FleetOwnerSilent);
         }
         Ok(report)
     }

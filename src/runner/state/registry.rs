@@ -213,6 +213,12 @@ impl Registry {
         self.jobs.get(id)?.place.clone()
     }
 
+    /// Whether this process is starting the job.
+    pub(crate) fn is_starting(&self, id: &JobId) -> bool {
+        let entry = self.jobs.get(id);
+        entry.is_some_and(|entry| matches!(entry.progress, Progress::Starting { .. }))
+    }
+
     /// Cancels the start of a job.
     pub(crate) fn abandon(&self, id: &JobId) {
         if let Some(entry) = self.jobs.get(id)
