@@ -86,7 +86,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) 
     match &mut model.mode {
         Mode::Help { from } => draw_help(frame, from, area),
         Mode::Panel(panel) => draw_panel(frame, panel, &model.panel_lines, area),
-        Mode::Browse | Mode::Typing(_) | Mode::Signal | Mode::Forget => {}
+        Mode::Browse | Mode::Typing(_) | Mode::Signal { .. } | Mode::Forget { .. } => {}
     }
 }
 
@@ -602,8 +602,8 @@ fn shifted(spans: impl Iterator<Item = Span<'static>>, columns: usize) -> Vec<Sp
 }
 
 /// What an action is for.
-fn targets(model: &Model) -> String {
-    match model.targets().as_slice() {
+fn in_words(jobs: &[String]) -> String {
+    match jobs {
         [job] => job.clone(),
         jobs => format!("{} marked jobs", jobs.len()),
     }
@@ -634,12 +634,12 @@ fn foot_of_panel(panel: &Panel, message: Option<&str>) -> Line<'static> {
 fn foot_of(model: &Model) -> Line<'static> {
     match (&model.mode, &model.message) {
         (Mode::Typing(prompt), _) => Line::from(format!("{}▏", prompt.shown())).bold(),
-        (Mode::Signal, _) => {
+        (Mode::Signal { jobs }, _) => {
             let keys = SIGNALS.map(|(key, signal)| format!("{key} {signal}")).join("  ");
-            Line::from(format!("signal {}: {keys}  Esc none", targets(model))).bold()
+            Line::from(format!("signal {}: {keys}  Esc none", in_words(jobs))).bold()
         }
-        (Mode::Forget, _) => {
-            Line::from(format!("delete {}, and all output? y yes", targets(model))).bold()
+        (Mode::Forget { jobs }, _) => {
+            Line::from(format!("delete {}, and all output? y yes", in_words(jobs))).bold()
         }
         (Mode::Panel(panel), message) => foot_of_panel(panel, message.as_deref()),
         (Mode::Help { .. }, _) => Line::from("↑ ↓ scroll, any other key returns").bold(),

@@ -43,8 +43,8 @@ impl Model {
         match std::mem::take(&mut self.mode) {
             Mode::Browse => self.browse(key.code),
             Mode::Typing(prompt) => self.type_on(prompt, key.code),
-            Mode::Signal => self.choose_signal(key.code),
-            Mode::Forget => self.confirm_forget(key.code),
+            Mode::Signal { jobs } => self.choose_signal(jobs, key.code),
+            Mode::Forget { jobs } => self.confirm_forget(jobs, key.code),
             Mode::Help { from } => {
                 self.scroll_help(from, key.code);
                 None
@@ -100,12 +100,11 @@ impl Model {
         self.mode = Mode::Help { from };
     }
 
-    fn confirm_forget(&mut self, code: KeyCode) -> Option<Action> {
+    fn confirm_forget(&mut self, jobs: Vec<String>, code: KeyCode) -> Option<Action> {
         if code != KeyCode::Char('y') {
             self.message = Some("nothing was deleted".to_owned());
             return None;
         }
-        let jobs = self.targets();
         self.marked.clear();
         Some(Action::Forget { jobs })
     }
@@ -139,7 +138,7 @@ impl Model {
             KeyCode::Char('F') => {
                 self.mode = Mode::Typing(Prompt {
                     text: self.filter.clone(),
-                    ..Prompt::new(Purpose::Filter, false)
+                    ..Prompt::new(Purpose::Filter, None)
                 })
             }
             KeyCode::Char('o') => {
@@ -167,8 +166,17 @@ impl Model {
             return None;
         };
         match key {
-            's' => self.mode = Mode::Signal,
-            'd' => self.mode = Mode::Forget,
+            // The jobs are those of this moment: the list may change before the next key.
+            's' => {
+                self.mode = Mode::Signal {
+                    jobs: self.targets(),
+                }
+            }
+            'd' => {
+                self.mode = Mode::Forget {
+                    jobs: self.targets(),
+                }
+            }
             'v' => self.output.toggle_screen(),
             'i' => self.open_panel(View::Detail { job }),
             'y' => return Some(Action::Copy { job }),
@@ -197,12 +205,13 @@ impl Model {
     }
 
     fn prompt(&mut self, purpose: Purpose) {
-        if self.output.job().is_none() {
-            return;
-        }
+        let Some(job) = self.output.job().map(str::to_owned) else { return };
         let is_hidden = purpose == Purpose::Answer
             && self.output.partial.iter().any(|question| asks_for_a_secret(question));
-        self.mode = Mode::Typing(Prompt::new(purpose, is_hidden));
+        self.mode = Mode::Typing(Prompt {
+            is_hidden,
+            ..Prompt::new(purpose, Some(job))
+        });
     }
 
     #[expect(
@@ -231,7 +240,7 @@ impl Model {
             self.arrange();
             return None;
         }
-        let job = self.output.job()?.to_owned();
+        let job = prompt.job?;
         match prompt.purpose {
             Purpose::Filter => None,
             Purpose::Answer => Some(Action::Answer {
@@ -246,10 +255,9 @@ impl Model {
         }
     }
 
-    fn choose_signal(&mut self, code: KeyCode) -> Option<Action> {
+    fn choose_signal(&mut self, jobs: Vec<String>, code: KeyCode) -> Option<Action> {
         let KeyCode::Char(key) = code else { return None };
         let (_, signal) = SIGNALS.into_iter().find(|(name, _)| *name == key)?;
-        let jobs = self.targets();
         self.marked.clear();
         (!jobs.is_empty()).then_some(Action::Signal { jobs, signal })
     }
@@ -342,6 +350,27 @@ mod tests {
                 signal: "KILL"
             })
         );
+    }
+
+    #[test]
+    fn keys_for_a_job_do_not_reach_another_that_takes_its_place() {
+        let mut model = model(&["a", "b"]);
+        press(&mut model, "s");
+        give(&mut model, &["b"]);
+        let signal = Action::Signal {
+            jobs: vec!["a".to_owned()],
+            signal: "KILL",
+        };
+        assert_eq!(press(&mut model, "k"), Some(signal));
+
+        let mut model = self::model(&["a", "b"]);
+        press(&mut model, "asecret");
+        give(&mut model, &["b"]);
+        let answer = Action::Answer {
+            job: "a".to_owned(),
+            text: "secret".to_owned(),
+        };
+        assert_eq!(press(&mut model, "\n"), Some(answer));
     }
 
     #[test]

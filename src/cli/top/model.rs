@@ -58,10 +58,16 @@ pub(super) enum Mode {
     Browse,
     /// A line is being typed.
     Typing(Prompt),
-    /// A signal is being selected.
-    Signal,
-    /// Jobs are about to be deleted.
-    Forget,
+    /// A signal for these jobs is being selected.
+    Signal {
+        /// Their ids, as they were when the key was pressed.
+        jobs: Vec<String>,
+    },
+    /// These jobs are about to be deleted.
+    Forget {
+        /// Their ids, as they were when the key was pressed.
+        jobs: Vec<String>,
+    },
     /// The keys are explained, from this row on.
     Help {
         /// The first row.

@@ -15,9 +15,11 @@ impl Model {
     pub(super) fn view(&self) -> Option<&View> {
         match &self.mode {
             Mode::Panel(panel) => Some(&panel.view),
-            Mode::Browse | Mode::Typing(_) | Mode::Signal | Mode::Forget | Mode::Help { .. } => {
-                None
-            }
+            Mode::Browse
+            | Mode::Typing(_)
+            | Mode::Signal { .. }
+            | Mode::Forget { .. }
+            | Mode::Help { .. } => None,
         }
     }
 

@@ -4,6 +4,8 @@
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) purpose: Purpose,
+    /// The job that it is for. `None` for a filter.
+    pub(super) job: Option<String>,
     pub(super) text: String,
     /// Whether it may be a secret, which is not shown.
     pub(super) is_hidden: bool,
@@ -21,11 +23,12 @@ pub(super) enum Purpose {
 }
 
 impl Prompt {
-    pub(super) fn new(purpose: Purpose, is_hidden: bool) -> Self {
+    pub(super) fn new(purpose: Purpose, job: Option<String>) -> Self {
         Self {
             purpose,
+            job,
             text: String::new(),
-            is_hidden,
+            is_hidden: false,
         }
     }
 
@@ -78,7 +81,8 @@ mod tests {
         assert!(!asks_for_a_secret("Continue? [y/N] "));
         let prompt = Prompt {
             text: "très".to_owned(),
-            ..Prompt::new(Purpose::Answer, true)
+            is_hidden: true,
+            ..Prompt::new(Purpose::Answer, None)
         };
         assert_eq!(prompt.shown(), "answer: ****");
     }
@@ -87,7 +91,7 @@ mod tests {
     fn a_word_is_erased_with_the_space_behind_it() {
         let mut prompt = Prompt {
             text: "été 東京 ".to_owned(),
-            ..Prompt::new(Purpose::Search, false)
+            ..Prompt::new(Purpose::Search, None)
         };
         prompt.erase_word();
         assert_eq!(prompt.text, "été ");
