@@ -2,7 +2,6 @@
 //! faces.
 
 use std::io::IsTerminal;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -136,20 +135,8 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
     // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
     // add none.
     Ok(match verb {
-        Verb::Run(args) => {
-            cli::run(
-                &api_with_ssh(server, config, Some(&args.host), &args.ssh)?,
-                args,
-            )
-            .await
-        }
-        Verb::Spawn(args) => {
-            cli::spawn(
-                &api_with_ssh(server, config, Some(&args.host), &args.ssh)?,
-                args,
-            )
-            .await
-        }
+        Verb::Run(args) => cli::run(&api_with_ssh(server, config, &args.ssh)?, args).await,
+        Verb::Spawn(args) => cli::spawn(&api_with_ssh(server, config, &args.ssh)?, args).await,
         Verb::Hosts(HostsArgs {
             verb: Some(HostsVerb::Add(args)),
             ..
@@ -159,13 +146,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             }
             cli::add_host(file, &args)?
         }
-        Verb::Hosts(args) => {
-            cli::hosts(
-                &api_with_ssh(server, config, args.host.as_ref(), &args.ssh)?,
-                args,
-            )
-            .await
-        }
+        Verb::Hosts(args) => cli::hosts(&api_with_ssh(server, config, &args.ssh)?, args).await,
         Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
             return Err(Error::invalid(
                 "put, get, edit and forward don't work with --server",
@@ -173,21 +154,19 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             ));
         }
         Verb::Put(args) => {
-            let host = args.paths.last().and_then(|word| host_of(word));
-            let config = with_options(config, host.as_ref(), &args.ssh);
+            let config = with_options(config, &args.ssh);
             cli::put(&for_a_person(config), args).await
         }
         Verb::Get(args) => {
-            let host = args.paths.first().and_then(|word| host_of(word));
-            let config = with_options(config, host.as_ref(), &args.ssh);
+            let config = with_options(config, &args.ssh);
             cli::get(&for_a_person(config), args).await
         }
         Verb::Edit(args) => {
-            let config = with_options(config, host_of(&args.file).as_ref(), &args.ssh);
+            let config = with_options(config, &args.ssh);
             cli::edit(&for_a_person(config), args).await
         }
         Verb::Forward(args) => {
-            let config = with_options(config, Some(&args.host), &args.ssh);
+            let config = with_options(config, &args.ssh);
             cli::forward(&for_a_person(config), args).await
         }
         Verb::Approvals(args) => cli::approvals(&api(server, config), args).await,
@@ -253,15 +232,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
         }
         Verb::Trust(args) => {
-            let config = with_options(config, Some(&args.host), &args.ssh);
+            let config = with_options(config, &args.ssh);
             cli::trust(for_a_person(config).library(), args).await
         }
     })
-}
-
-/// The host of HOST:PATH.
-fn host_of(word: &Path) -> Option<String> {
-    Some(word.to_str()?.split_once(':')?.0.to_owned())
 }
 
 fn not_with_server(verb: &str) -> Error {

@@ -28,7 +28,6 @@ pub(super) fn api(server: Option<Arc<Client>>, config: Config) -> Api {
 pub(super) fn api_with_ssh(
     server: Option<Arc<Client>>,
     config: Config,
-    host: Option<&String>,
     ssh: &SshArgs,
 ) -> Result<Api, Error> {
     if server.is_some() && !ssh.to_ssh().is_empty() {
@@ -37,7 +36,7 @@ pub(super) fn api_with_ssh(
             "omit -p, -l, -i, -J and -o; the server's ssh_config says how hosts are reached",
         ));
     }
-    Ok(api(server, with_options(config, host, ssh)))
+    Ok(api(server, with_options(config, ssh)))
 }
 
 /// An API without prompts, for verbs that own the screen or wait too briefly for a person.
@@ -63,22 +62,12 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<SecretString>, Error> 
     Ok(Some(text.trim().into()))
 }
 
-/// Overrides the configuration with options of the command line.
-pub(super) fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) -> Config {
-    config.ssh_arguments = options.to_ssh();
-    // A table overrides what `ssh -G` prints, and so it would override these options, too.
-    if let Some(table) = host.and_then(|host| config.hosts.get_mut(host)) {
-        if options.port.is_some() {
-            table.port = None;
-        }
-        if options.login.is_some() {
-            table.user = None;
-        }
-        if !options.identity.is_empty() {
-            table.identity_file = None;
-        }
+/// The configuration with options of the command line.
+pub(super) fn with_options(config: Config, options: &SshArgs) -> Config {
+    Config {
+        ssh_arguments: options.to_ssh(),
+        ..config
     }
-    config
 }
 
 /// A service for the user at this machine. The user may use any host, sees the jobs of all callers

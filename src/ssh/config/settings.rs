@@ -30,6 +30,30 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
+    /// The settings without those that arguments of ssh set, which go before them.
+    pub(super) fn without_those_of(&self, arguments: &[String]) -> Self {
+        let mut settings = self.clone();
+        for pair in arguments.windows(2) {
+            let [option, value] = pair else { continue };
+            let keyword = match option.as_str() {
+                "-p" => "port".to_owned(),
+                "-l" => "user".to_owned(),
+                "-i" => "identityfile".to_owned(),
+                "-o" => keyword_of(value),
+                _ => continue,
+            };
+            match keyword.as_str() {
+                "hostname" => settings.address = None,
+                "port" => settings.port = None,
+                "user" => settings.user = None,
+                "identityfile" => settings.identity_file = None,
+                "userknownhostsfile" => settings.known_hosts = None,
+                _ => {}
+            }
+        }
+        settings
+    }
+
     /// The configured settings, with the names of ssh_config(5) in lower case. For secrets, their
     /// sources.
     pub(super) fn shown(&self) -> Vec<(&'static str, String)> {
@@ -55,4 +79,41 @@ impl HostSettings {
 
 fn shown_path(path: Option<&PathBuf>) -> Option<String> {
     path.map(|path| path.display().to_string())
+}
+
+/// The keyword of an argument of `-o`, such as `Port=22` or `Port 22`, in lower case.
+fn keyword_of(option: &str) -> String {
+    let keyword = option.trim_start().split(|c: char| c == '=' || c.is_whitespace()).next();
+    keyword.unwrap_or_default().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_ssh_go_before_the_settings() {
+        let settings = HostSettings {
+            port: Some(22),
+            user: Some("root".to_owned()),
+            address: Some("10.0.0.1".to_owned()),
+            ..HostSettings::default()
+        };
+        let arguments = [
+            "-l",
+            "deploy",
+            "-o",
+            "Port 2222",
+            "-o",
+            "hostName=web1",
+            "-J",
+            "bastion",
+        ];
+
+        let left = settings.without_those_of(&arguments.map(str::to_owned));
+
+        assert_eq!((left.port, left.user, left.address), (None, None, None));
+        let other = ["-o".to_owned(), "Compression=yes".to_owned()];
+        assert_eq!(settings.without_those_of(&other).port, Some(22));
+    }
 }
