@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::hosts::{in_steps, named, split};
 use super::progress::Progress;
@@ -34,6 +34,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 /// Longest wait for the last lines of a member that has ended. Dropped lines and, with `--stream`,
 /// lines of the other stream never arrive.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time limit for the states of all members, when the fleet is not followed to its end.
+const JOBLOG_TIME: Duration = Duration::from_secs(5);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
 pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
@@ -106,12 +109,31 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
     let id = watch.id.clone();
     let ended = tokio::select! {
         ended = watch.follow(request) => ended,
-        number = pass_on(api, &id, &mut signals) => return Ok(Exit::signaled(number)),
+        number = pass_on(api, &id, &mut signals) => Ok(Exit::signaled(number)),
     };
     watch.progress.end();
-    match ended? {
-        Exit::SUCCESS => finish(api, &id, &wanted).await,
-        exit => Ok(exit),
+    match ended {
+        Ok(Exit::SUCCESS) => finish(api, &id, &wanted).await,
+        stopped => {
+            write_joblog_so_far(api, &id, &wanted.fleet).await;
+            stopped
+        }
+    }
+}
+
+/// Writes the joblog of a fleet that is not followed to its end, so that `--resume` does not repeat the
+/// command where it has ended.
+async fn write_joblog_so_far(api: &Api, id: &str, fleet: &FleetArgs) {
+    let Some(file) = &fleet.joblog else { return };
+    let writing = async {
+        let mut members = members(api, id).await?;
+        members.retain(|member| member.standing.state.is_final());
+        joblog::write(file, &members, fleet.resume || fleet.resume_failed)
+    };
+    match timeout(JOBLOG_TIME, writing).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => report(&error),
+        Err(_) => note("the joblog was not written: the server did not answer in time"),
     }
 }
 

@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use crate::jobs::printable;
 use crate::lock::lock;
 use crate::remote::Control;
-use crate::wire::Code;
+use crate::wire::{Code, Error};
 
-/// Time limit for one write to a command that does not read, before the next attempt.
+/// Time limit for one write. One that times out is continued: the command may read at any time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Maximum reads of keys that wait for a command.
@@ -43,7 +43,7 @@ pub(crate) async fn forward(job: &Control) -> HungUp {
             Came::End => break,
             Came::HungUp => return HungUp,
         };
-        if let Err(error) = job.write(&data, PATIENCE).await {
+        if let Err(error) = write_all(job, &data).await {
             // Never returns: the end of the job, or a signal, decides how the run ends.
             tracing::debug!(%error, "stdin is not passed on any further");
             if matches!(error.code, Code::PolicyDenied | Code::ApprovalPending) {
@@ -59,6 +59,19 @@ pub(crate) async fn forward(job: &Control) -> HungUp {
     }
     end(job).await;
     pending().await
+}
+
+/// Writes all of the data, however long the command takes to read it.
+async fn write_all(job: &Control, mut data: &[u8]) -> Result<(), Error> {
+    loop {
+        match job.write(data, PATIENCE).await {
+            Err(error) if error.code == Code::Backpressure => {
+                data = data.get(error.bytes_written.unwrap_or(0)..).unwrap_or_default();
+            }
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(()),
+        }
+    }
 }
 
 /// Why keys are no longer passed on.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 
 use super::host_path::{PathOnHosts, is_stream};
-use super::many::{hosts_of, on_each};
+use super::many::{Copies, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::put::{at_least_two, interrupted, jobs_error};
 use super::result::Copied;
@@ -67,6 +67,8 @@ struct Getting<'a> {
 impl Getting<'_> {
     async fn all(&self, api: &Api, sources: &[PathOnHosts]) -> Result<Exit, Error> {
         let mut last = Exit::SUCCESS;
+        let mut all_results = Vec::new();
+        let mut commands = Vec::new();
         for source in sources {
             let hosts = hosts_of(api, &source.hosts).await?;
             let is_many = crate::cli::fleet::is_meant(&source.hosts);
@@ -77,14 +79,17 @@ impl Getting<'_> {
                 }
             }
             let command = format!("get {}", source.shown(&source.hosts));
-            let exit = on_each(&hosts, &self.args.copy, &command, async |host, copied| {
+            let copies = on_each(&hosts, &self.args.copy, &command, async |host, copied| {
                 self.from(host, source, is_many, copied).await
             });
-            let exit = exit.await?;
+            let Copies { exit, results } = copies.await;
             if exit != Exit::SUCCESS {
                 last = exit;
             }
+            all_results.extend(results);
+            commands.push(command);
         }
+        write_ci_files(&self.args.copy, &commands.join("; "), &all_results)?;
         Ok(last)
     }
 

@@ -18,14 +18,20 @@ use crate::wire::{Code, Error};
 /// Most hosts that an exit code counts.
 const MOST_COUNTED: u32 = 101;
 
-/// Copies for each host, at most `-j` at a time, prints what became of it, and writes the files for
-/// CI. `copy` returns what it copied, and the first error.
+/// What became of the copies on all hosts.
+pub(super) struct Copies {
+    pub(super) exit: Exit,
+    pub(super) results: Vec<HostResult>,
+}
+
+/// Copies for each host, at most `-j` at a time, and prints what became of it. `copy` returns what it
+/// copied, and the first error.
 pub(super) async fn on_each<'a>(
     hosts: &'a [String],
     args: &CopyArgs,
     command: &str,
     copy: impl AsyncFn(&'a str, &mut Vec<Copied>) -> Result<(), Error>,
-) -> Result<Exit, Error> {
+) -> Copies {
     let copies = hosts.iter().map(|host| {
         let copy = &copy;
         async move {
@@ -63,36 +69,53 @@ pub(super) async fn on_each<'a>(
         }
         all.push(done);
     }
-    let results: Vec<HostResult> = all.iter().map(|done| done.result(command)).collect();
+    Copies {
+        exit: exit_of_all(&all, printed),
+        results: all.iter().map(|done| done.result(command)).collect(),
+    }
+}
+
+/// Writes the files for CI. `command` is the name of the test suite.
+pub(super) fn write_ci_files(
+    args: &CopyArgs,
+    command: &str,
+    results: &[HostResult],
+) -> Result<(), Error> {
     if let Some(file) = &args.joblog {
-        write_joblog(file, &results)?;
+        write_joblog(file, results)?;
     }
     if let Some(file) = &args.junit {
-        write_junit(file, command, &results)?;
+        write_junit(file, command, results)?;
     }
+    Ok(())
+}
+
+/// The exit code of the copies on all hosts, which are counted for a person. `printed` is that of
+/// printing.
+fn exit_of_all(all: &[Done<'_>], printed: Exit) -> Exit {
     let failed: Vec<&Done<'_>> = all.iter().filter(|done| done.has_failed()).collect();
-    if hosts.len() > 1 {
+    if all.len() > 1 {
         let names = fold(failed.iter().map(|done| done.host));
-        let ok = hosts.len() - failed.len();
+        let ok = all.len() - failed.len();
         let rest = if failed.is_empty() {
             String::new()
         } else {
             format!(", {} failed: {names}", failed.len())
         };
-        note(&format!("{} hosts: {ok} ok{rest}", hosts.len()));
+        note(&format!("{} hosts: {ok} ok{rest}", all.len()));
         if !failed.is_empty() {
             let count = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-            return Ok(Exit::of_status(count.min(MOST_COUNTED)));
+            return Exit::of_status(count.min(MOST_COUNTED));
         }
-        return Ok(printed);
+        return printed;
     }
-    Ok(match failed.first() {
+    match failed.first() {
         Some(Done {
             error: Some(error), ..
         }) => exit_of(error),
         Some(_) => Exit::DECLINED,
         None => printed,
-    })
+    }
 }
 
 /// The exit code of a copy that failed. The command line was valid, and an error of a file is none

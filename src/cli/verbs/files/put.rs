@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::host_path::{PathOnHosts, is_stream};
-use super::many::{hosts_of, on_each};
+use super::many::{Copies, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::result::Copied;
 use crate::cli::args::{CopyArgs, PutArgs};
@@ -76,9 +76,14 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
         };
         let command = format!("put {}", target.shown(&target.hosts));
         let mut signals = Signals::catch()?;
-        let copies = on_each(&hosts, &args.copy, &command, async |host, copied| {
-            putting.on(host, copied).await
-        });
+        let copies = async {
+            let copies = on_each(&hosts, &args.copy, &command, async |host, copied| {
+                putting.on(host, copied).await
+            });
+            let Copies { exit, results } = copies.await;
+            write_ci_files(&args.copy, &command, &results)?;
+            Ok(exit)
+        };
         tokio::select! {
             exit = shown(&progress, copies) => exit,
             signal = signals.next() => Ok(interrupted(signal, sources.iter().all(Source::is_resumable))),

@@ -1,6 +1,6 @@
 //! `sshjobs export`: the stored output as a file for other programs.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -34,8 +34,32 @@ async fn to_stdout(api: &Api, args: &ExportArgs) -> Result<Exit, Error> {
     Ok(exit)
 }
 
-/// Writes a file at once: an export that fails leaves no half of one.
+/// Writes a file.
 async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
+    match fs::canonicalize(file) {
+        // A device or a pipe is written as it is.
+        Ok(existing) if !existing.is_file() => to_special_file(api, args, &existing).await,
+        // A link stays, and the file that it leads to is replaced.
+        Ok(existing) => to_regular_file(api, args, &existing).await,
+        Err(_) => to_regular_file(api, args, file).await,
+    }
+}
+
+async fn to_special_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
+    let opened = fs::OpenOptions::new().write(true).open(file);
+    let mut opened = opened.map_err(|error| unwritable(file, &error))?;
+    let mut written = Ok(());
+    api.export(&args.job, args.format, |page| {
+        written = opened.write_all(&page);
+        written.is_ok()
+    })
+    .await?;
+    written.map_err(|error| unwritable(file, &error))?;
+    Ok(Exit::SUCCESS)
+}
+
+/// Writes a file at once: an export that fails leaves no half of one.
+async fn to_regular_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
     let directory = match file.parent() {
         Some(directory) if directory != Path::new("") => directory.to_owned(),
         Some(_) | None => PathBuf::from("."),
