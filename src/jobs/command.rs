@@ -12,7 +12,7 @@ use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use super::judge::{On, Place, Starting};
+use super::judge::{On, Place, Start, Starting};
 use crate::job::{
     Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key, check_word,
     quote,
@@ -263,38 +263,56 @@ impl<T> Command<T> {
         let spec: JobSpec = self.draft.clone().try_into()?;
         let inside = door.find_hosts(self.verb, spec.hosts()).await?;
         door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
-        // All of them before anything starts.
-        let mut starts = Vec::new();
-        for member in spec.hosts() {
-            let on = on(member, self.starting(&spec));
-            self.door.check_user(self.verb, on).await?;
-            starts.push(self.door.judge_start(self.verb, on, spec.timeout).await?);
-        }
+        let starts = self.judge_members(&spec).await?;
         // The strictest rule sets the time limit of the whole fleet.
         self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
         let spec = match self.with_secrets().await {
             Ok(spec) => spec,
             Err(error) => {
-                for start in &starts {
-                    start.note_failure(error.to_string()).await;
-                }
+                note_failures(&starts, &error.to_string()).await;
                 return Err(error);
             }
         };
         let host = spec.host.clone();
         let order = Order::new(self.door.caller(), spec, self.key);
-        let spawned = inside.runner.spawn(order, self.patience).await;
-        let job = spawned.map_err(|source| Error::Spawn {
-            host,
-            nearest: None,
-            source,
-        })?;
+        let job = match inside.runner.spawn(order, self.patience).await {
+            Ok(job) => job,
+            Err(source) => {
+                note_failures(&starts, &chain(&source)).await;
+                return Err(Error::Spawn {
+                    host,
+                    nearest: None,
+                    source,
+                });
+            }
+        };
         starts.iter().for_each(|start| start.note_job(&job));
         Ok(Job {
             is_approved: false,
             door: self.door.clone(),
             job,
         })
+    }
+
+    /// Decides on the start of each member, before any of them starts.
+    async fn judge_members(&self, spec: &JobSpec) -> Result<Vec<Start>, Error> {
+        let mut starts = Vec::new();
+        for member in spec.hosts() {
+            let on = on(member, self.starting(spec));
+            let checked = self.door.check_user(self.verb, on).await;
+            let judged = match checked {
+                Ok(()) => self.door.judge_start(self.verb, on, spec.timeout).await,
+                Err(error) => Err(error),
+            };
+            match judged {
+                Ok(start) => starts.push(start),
+                Err(error) => {
+                    note_failures(&starts, &error.to_string()).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(starts)
     }
 
     async fn start_on_host(mut self) -> Result<Job, Error> {
@@ -392,6 +410,13 @@ impl<T> Command<T> {
             ..wanted
         });
         Ok(())
+    }
+}
+
+/// Records that starts which were allowed have failed.
+async fn note_failures(starts: &[Start], why: &str) {
+    for start in starts {
+        start.note_failure(why.to_owned()).await;
     }
 }
 

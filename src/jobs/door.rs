@@ -428,9 +428,7 @@ impl Door {
             Err(Error::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
             checked => checked?,
         }
-        if let Err(error) = self.checked_address(host).await {
-            return Err(self.recorded(verb, On::host(host), error).await);
-        }
+        self.recorded_address(verb, host).await?;
         let checked = self.inside.hosts.book().check(host).await;
         // The book suggests any listed host. This replaces it by one that the caller may use.
         if let Err(HostError::Unknown { name, .. }) = checked {
@@ -454,8 +452,8 @@ impl Door {
             }
         }
         if self.visitor.rights.hosts.has_exclusions() {
-            let checks: Vec<_> =
-                hosts.iter().map(|host| self.checked_address(host).boxed()).collect();
+            let checks = hosts.iter().map(|host| self.recorded_address(verb, host).boxed());
+            let checks: Vec<_> = checks.collect();
             stream::iter(checks).buffered(AT_A_TIME).try_collect::<()>().await?;
         }
         match self.inside.hosts.book().check_all(hosts).await {
@@ -474,6 +472,14 @@ impl Door {
             return Err(self.denied_host(host).await);
         }
         Ok(())
+    }
+
+    /// The same, and records the refusal.
+    async fn recorded_address(&self, verb: Verb, host: &str) -> Result<(), Error> {
+        match self.checked_address(host).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.recorded(verb, On::host(host), error).await),
+        }
     }
 
     async fn denied_host(&self, host: &str) -> Error {

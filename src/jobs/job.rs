@@ -425,26 +425,36 @@ impl Job {
     pub async fn forget(&self) -> Result<(u64, u64), Error> {
         let inside = self.act(Verb::Forget).await?;
         if self.status().phase == Phase::Queued {
-            self.kill().await?;
+            self.cancel_queued().await?;
         }
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }
         // Members first: if one can't be deleted, the fleet is kept and can be forgotten again.
-        self.forget_members().await?;
-        let forgotten = self.forget_output(Selection::Both).await?;
+        self.forget_members(inside).await?;
+        let forgotten = self.job.forget_output(Selection::Both).await;
         inside.runner.forget(&self.job).await;
         Ok(forgotten)
     }
 
+    /// Cancels a queued job. One that has started meanwhile goes on.
+    async fn cancel_queued(&self) -> Result<(), Error> {
+        let runner = &self.act(Verb::Signal).await?.runner;
+        // Another process is asked to end it.
+        if !runner.cancel_queued(&self.job).await && runner.owner(&self.job).is_some() {
+            self.kill().await?;
+        }
+        Ok(())
+    }
+
     /// Deletes the jobs of a fleet's members, too.
-    async fn forget_members(&self) -> Result<(), Error> {
+    async fn forget_members(&self, inside: &Inside) -> Result<(), Error> {
         let members = self.fleet().map(|fleet| fleet.members()).unwrap_or_default();
         for id in members.iter().filter_map(|member| member.job.as_ref()) {
             match self.door.find(id).await {
                 Ok(member) => {
                     member.forget_output(Selection::Both).await;
-                    self.act(Verb::Forget).await?.runner.forget(&member).await;
+                    inside.runner.forget(&member).await;
                 }
                 Err(Error::UnknownJob(_) | Error::Expired(_)) => {}
                 Err(error) => return Err(error),

@@ -205,7 +205,7 @@ impl Machines {
         // An unreadable ssh_config is reported when the host is resolved.
         let listed = book.listed().await.unwrap_or_default();
         let watched = lock(&self.watched).clone();
-        let names: BTreeSet<String> = listed.into_keys().chain(watched).collect();
+        let names: BTreeSet<String> = listed.into_keys().chain(watched.clone()).collect();
         let resolving = names.into_iter().map(|name| {
             async move {
                 let addresses = match book.resolve(&name).await {
@@ -225,10 +225,14 @@ impl Machines {
             }
         }
         let index = Arc::new(index);
-        *lock(&self.index) = Some(Indexed {
-            built: Instant::now(),
-            index: Arc::clone(&index),
-        });
+        // If a policy with other names was loaded meanwhile, the next call builds another one.
+        let is_current = *lock(&self.watched) == watched;
+        if is_current {
+            *lock(&self.index) = Some(Indexed {
+                built: Instant::now(),
+                index: Arc::clone(&index),
+            });
+        }
         index
     }
 }

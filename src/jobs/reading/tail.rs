@@ -40,6 +40,11 @@ impl Job {
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
         // Only traces the call: every role may read.
         self.look(Verb::Tail);
+        self.current_tail(query, wait).await
+    }
+
+    /// The lines after the query's cursor, with a status that says whether it may be out of date.
+    async fn current_tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
         let tail = self.tail_or_row(query, wait).await?;
         let status = self.with_staleness(tail.status.clone());
         Ok(Tail { status, ..tail })
@@ -121,7 +126,7 @@ impl Job {
                 patience,
                 ..wait.clone()
             };
-            let tail = self.tail_or_row(&PageQuery { cursor, ..*query }, &wait).await?;
+            let tail = self.current_tail(&PageQuery { cursor, ..*query }, &wait).await?;
             // Before the cursor moves: `awaits_input` may ask the host, and a call that is
             // cancelled meanwhile must not have moved the cursor.
             let awaits_input = self.awaits_input(query.selection).await;
