@@ -57,9 +57,14 @@ impl HostFiles {
         }
         let mut matched = Vec::new();
         for path in found.into_iter().flatten() {
-            // One that has gone meanwhile, or was never there because its last name is no pattern.
-            if let Ok(attributes) = self.lstat(&path).await {
-                matched.push(Matched { path, attributes });
+            match self.lstat(&path).await {
+                Ok(attributes) => matched.push(Matched { path, attributes }),
+                // It has gone meanwhile, or was never there because its last name is no pattern.
+                Err(FilesError::Operation {
+                    source: SftpError::Refused { .. },
+                    ..
+                }) => {}
+                Err(error) => return Err(error),
             }
         }
         if matched.is_empty() {
@@ -76,15 +81,17 @@ impl HostFiles {
         pattern: &RemotePath,
     ) -> Result<Vec<Option<RemotePath>>, FilesError> {
         let mut next = Vec::new();
-        if !is_pattern(name) {
+        // An invalid pattern, such as `[`, is an ordinary name.
+        let wanted = if is_pattern(name) {
+            Pattern::new(&as_latin1(name)).ok()
+        } else {
+            None
+        };
+        let Some(wanted) = wanted else {
             for directory in &found {
                 next.push(Some(below(directory, name)?));
             }
             return Ok(next);
-        }
-        // An invalid pattern, such as `[`, is an ordinary name.
-        let Ok(wanted) = Pattern::new(&as_latin1(name)) else {
-            return Err(FilesError::NoMatch(pattern.clone()));
         };
         let home = RemotePath::new(".")?;
         for directory in &found {

@@ -136,8 +136,10 @@ impl<C: Connect> Pool<C> {
         &self,
         host: &HostRef,
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
-        let leased = self.lease_alone_from(&self.connect.shared(host)).await;
-        if self.separates(host, &leased) {
+        let shared = self.connect.shared(host);
+        let leased = self.lease_alone_from(&shared).await;
+        // As in `lease`.
+        if shared != *host && self.separates(host, &leased) {
             self.lease_alone_from(host).await
         } else {
             leased
@@ -169,10 +171,23 @@ impl<C: Connect> Pool<C> {
         &self,
         host: &HostRef,
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
-        let host = self.connect.shared(host);
-        let entry = self.entry(&host);
+        let shared = self.connect.shared(host);
+        let leased = self.lease_new_from(&shared).await;
+        // As in `lease`.
+        if shared != *host && self.separates(host, &leased) {
+            self.lease_new_from(host).await
+        } else {
+            leased
+        }
+    }
+
+    async fn lease_new_from(
+        &self,
+        host: &HostRef,
+    ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let entry = self.entry(host);
         let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
-        let connected = self.connect.connect(&host).await;
+        let connected = self.connect.connect(host).await;
         connected
             .map(|connection| entry.add(connection, 0))
             .map_err(|error| PoolError::Connect(entry.fail(error)))
