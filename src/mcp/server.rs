@@ -7,7 +7,8 @@ use http::request::Parts;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Extensions, JsonObject, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Extensions, JsonObject,
+    Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, tool, tool_router};
