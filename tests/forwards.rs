@@ -284,6 +284,34 @@ async fn a_target_that_hangs_or_a_slow_reader_blocks_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_only_writes_learns_that_its_target_has_closed() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let target = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = target.local_addr().unwrap();
+    let forward = open(
+        &jobs,
+        ForwardSpec::local(&format!("0:localhost:{}", address.port())).unwrap(),
+    )
+    .await;
+    let mut client = TcpStream::connect(("127.0.0.1", port_of(&forward))).await.unwrap();
+    let (mut accepted, _) = target.accept().await.unwrap();
+    let writing = tokio::spawn(async move {
+        let piece = vec![0; 1 << 20];
+        while client.write_all(&piece).await.is_ok() {}
+    });
+
+    // Answers in the middle of the upload, and closes, as a web server does with 413.
+    let mut first = [0; 1024];
+    accepted.read_exact(&mut first).await.unwrap();
+    accepted.write_all(b"too large").await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    drop(accepted);
+
+    timeout(PATIENCE, writing).await.expect("the client's stream ends").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_connections_pass_through_one_forward() {
     let sshd = Sshd::start().await;
     let jobs = sshd.jobs();

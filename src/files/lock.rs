@@ -2,19 +2,22 @@
 //! writer is cancelled.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, sleep};
 
 use super::error::FilesError;
 use super::host_files::HostFiles;
 use super::path::RemotePath;
-use super::sftp::{Attributes, Open, Request, Session, SftpError, Status};
+use super::sftp::{Attributes, Open, Request, Session, SftpError, Status, Times};
 
 /// How long locks of other processes are waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(45);
-/// Time after which a lock is abandoned: it is held for a check and a rename.
+/// Time after which a lock that does not change is abandoned.
 const LOCK_LIFE: Duration = Duration::from_secs(30);
+/// Interval at which the holder of a lock changes its time. The check of a large file takes longer than
+/// [`LOCK_LIFE`].
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between attempts to take the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 /// Permissions of a lock.
@@ -77,6 +80,30 @@ impl<'a> Lock<'a> {
                 });
             }
             sleep(LOCK_INTERVAL).await;
+        }
+    }
+
+    /// Performs work under the lock, which other processes see in use meanwhile.
+    pub(super) async fn hold<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = work => done,
+            never = self.refresh() => match never {},
+        }
+    }
+
+    async fn refresh(&self) -> std::convert::Infallible {
+        loop {
+            sleep(REFRESH_INTERVAL).await;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let times = Attributes {
+                times: Some(Times::nearest(now, now)),
+                ..Attributes::default()
+            };
+            let request = Request::Setstat(self.path.bytes(), times);
+            if let Err(error) = self.files.session.status(request).await {
+                tracing::debug!(%error, lock = %self.path, "a lock could not be kept in use");
+            }
         }
     }
 

@@ -432,7 +432,7 @@ impl Writing<'_> {
         } else {
             // Only for this moment: a slow transfer must not keep other writers waiting.
             let lock = Lock::take(self.files, &self.target.path).await?;
-            let replaced = self.replace_expected(part, name, sent).await;
+            let replaced = lock.hold(self.replace_expected(part, name, sent)).await;
             lock.release().await;
             replaced?
         };

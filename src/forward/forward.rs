@@ -62,7 +62,7 @@ pub(super) struct Forward {
     /// The connection, while there is one.
     lane: watch::Sender<Option<Arc<Lane>>>,
     /// Extra connections, used while a slow client blocks the first one.
-    more_lanes: Mutex<MoreLanes>,
+    more_lanes: MoreLanes,
     since: Mutex<SystemTime>,
     pub(super) closing: CancellationToken,
 }
@@ -122,7 +122,7 @@ impl Forward {
             options,
             counters: Counters::new(),
             lane: watch::Sender::new(Some(Arc::new(Lane::new(link)))),
-            more_lanes: Mutex::default(),
+            more_lanes: MoreLanes::default(),
             since: Mutex::new(SystemTime::now()),
             closing: CancellationToken::new(),
         });
@@ -170,17 +170,16 @@ impl Forward {
         if !first.is_blocked() {
             return Some(first);
         }
-        let found = lock(&self.more_lanes).free();
-        match found {
+        let room = match self.more_lanes.free() {
             FreeLane::Found(lane) => return Some(lane),
             FreeLane::None => return Some(first),
-            FreeLane::MayConnect => {}
-        }
+            FreeLane::MayConnect(room) => room,
+        };
         // Not under the lock: a login that hangs must not keep other streams waiting.
         match timeout(PATIENCE, self.hosts.pool().lease_new(&self.host)).await {
             Ok(Ok(lease)) => {
                 let lane = Arc::new(Lane::leased(lease));
-                lock(&self.more_lanes).add(&lane);
+                room.take(&lane);
                 Some(lane)
             }
             Ok(Err(error)) => {

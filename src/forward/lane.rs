@@ -71,34 +71,57 @@ impl Lane {
 
 /// Extra connections of a forward. Each is returned when its last stream has ended.
 #[derive(Default)]
-pub(super) struct MoreLanes(Vec<Weak<Lane>>);
+pub(super) struct MoreLanes(Mutex<ExtraLanes>);
+
+#[derive(Default)]
+struct ExtraLanes {
+    open: Vec<Weak<Lane>>,
+    /// Number of connections that are being made.
+    connecting: usize,
+}
 
 /// Result of a search for a connection that is not blocked.
-pub(super) enum FreeLane {
+pub(super) enum FreeLane<'a> {
     Found(Arc<Lane>),
     /// All are blocked, and there is room for another.
-    MayConnect,
+    MayConnect(Room<'a>),
     /// All are blocked.
     None,
 }
+
+/// Room for a connection that is being made. Dropping it gives the room back.
+pub(super) struct Room<'a>(&'a MoreLanes);
 
 /// Maximum extra connections of a forward.
 const MOST_MORE: usize = 7;
 
 impl MoreLanes {
-    pub(super) fn free(&mut self) -> FreeLane {
-        self.0.retain(|lane| lane.strong_count() > 0);
-        let mut open = self.0.iter().filter_map(Weak::upgrade);
+    pub(super) fn free(&self) -> FreeLane<'_> {
+        let mut extra = lock(&self.0);
+        extra.open.retain(|lane| lane.strong_count() > 0);
+        let mut open = extra.open.iter().filter_map(Weak::upgrade);
         let free = open.find(|lane| !lane.link.connection.is_closed() && !lane.is_blocked());
         match free {
             Some(lane) => FreeLane::Found(lane),
-            None if self.0.len() < MOST_MORE => FreeLane::MayConnect,
+            None if extra.open.len() + extra.connecting < MOST_MORE => {
+                extra.connecting += 1;
+                FreeLane::MayConnect(Room(self))
+            }
             None => FreeLane::None,
         }
     }
+}
 
-    pub(super) fn add(&mut self, lane: &Arc<Lane>) {
-        self.0.push(Arc::downgrade(lane));
+impl Room<'_> {
+    /// Uses the room for a connection.
+    pub(super) fn take(self, lane: &Arc<Lane>) {
+        lock(&self.0.0).open.push(Arc::downgrade(lane));
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.0).connecting -= 1;
     }
 }
 

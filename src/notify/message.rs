@@ -120,9 +120,9 @@ impl Message {
     /// The id for one receiver, the same whichever process makes it: `msg_` and 32 hex digits.
     pub fn id_for(&self, receiver: &Receiver) -> String {
         let lines = match self.occasion {
-            // A second silence has other output before it.
-            Occasion::Silent { .. } => self.job.total_lines,
-            Occasion::Ended | Occasion::Prompt { .. } | Occasion::Matched { .. } => 0,
+            // A second silence, or the same question again, has other output before it.
+            Occasion::Silent { .. } | Occasion::Prompt { .. } => self.job.total_lines,
+            Occasion::Ended | Occasion::Matched { .. } => 0,
         };
         let content = json!([self.job.job_id, self.occasion, lines, receiver]);
         let hash = Sha256::digest(content.to_string());

@@ -189,6 +189,44 @@ mod tests {
     }
 
     #[test]
+    fn a_listed_value_is_accepted() {
+        let units = of(Kind::Enum(vec!["nginx".to_owned(), "app".to_owned()]));
+        check(&units, "app", Ok("app"));
+        check(
+            &units,
+            "sshd",
+            Err(BadValue::NotListed("nginx, app".to_owned())),
+        );
+    }
+
+    #[test]
+    fn a_text_may_have_as_many_characters_as_its_limit() {
+        let text = of(Kind::Text(3));
+        check(&text, "äöü", Ok("äöü"));
+        check(&text, "four", Err(BadValue::TooLong(3)));
+    }
+
+    #[test]
+    fn each_kind_describes_its_values() {
+        let word = WordForm::new("[a-z]+").unwrap();
+        for (kind, expected) in [
+            (
+                Kind::Enum(vec!["a".to_owned(), "b".to_owned()]),
+                "one of a, b",
+            ),
+            (
+                Kind::Int { least: 1, most: 9 },
+                "a whole number from 1 to 9",
+            ),
+            (Kind::Word(word), "a text that matches [a-z]+ as a whole"),
+            (Kind::Path("/srv".to_owned()), "a path below /srv"),
+            (Kind::Text(5), "a text of at most 5 characters"),
+        ] {
+            assert_eq!(kind.description(), expected);
+        }
+    }
+
+    #[test]
     fn a_number_is_written_plainly() {
         let number = of(Kind::Int {
             least: -5,

@@ -220,3 +220,98 @@ pub(super) fn all_included<P>(wide: &[P], narrow: &[P], includes: impl Fn(&P, &P
     }
     !narrow.is_empty() && narrow.iter().all(|one| wide.iter().any(|other| includes(other, one)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Claims;
+
+    fn callers(text: &str) -> CallerPattern {
+        CallerPattern::parse(text).unwrap()
+    }
+
+    #[track_caller]
+    fn check_callers(wide: &str, narrow: &str, expected: bool) {
+        let includes = callers(wide).includes(&callers(narrow));
+        assert_eq!(includes, expected, "{wide} includes {narrow}");
+    }
+
+    #[track_caller]
+    fn check_hosts(wide: &str, narrow: &str, expected: bool) {
+        let includes = HostPattern::new(wide).includes(&HostPattern::new(narrow));
+        assert_eq!(includes, expected, "{wide} includes {narrow}");
+    }
+
+    #[test]
+    fn a_wider_pattern_of_callers_includes_a_narrower_one() {
+        for (wide, narrow) in [
+            ("*", "role:admin"),
+            ("agent*", "agent-1"),
+            ("agent*", "agent-*"),
+            ("a?b", "a?b"),
+            ("role:run", "role:admin"),
+            ("role:run", "role:run"),
+            ("claim:team=ops", "claim:team=ops"),
+        ] {
+            check_callers(wide, narrow, true);
+        }
+        for (wide, narrow) in [
+            ("agent-1", "agent*"),
+            ("agent-*", "agent*"),
+            ("role:admin", "role:run"),
+            ("claim:team=ops", "claim:team=dev"),
+            ("agent*", "role:run"),
+        ] {
+            check_callers(wide, narrow, false);
+        }
+    }
+
+    #[test]
+    fn a_wider_pattern_of_hosts_includes_a_narrower_one() {
+        for (wide, narrow) in [("*", "tag:db"), ("web*", "web1"), ("tag:db", "tag:db")] {
+            check_hosts(wide, narrow, true);
+        }
+        for (wide, narrow) in [("web1", "web*"), ("tag:db", "tag:web"), ("web*", "tag:web")] {
+            check_hosts(wide, narrow, false);
+        }
+    }
+
+    #[test]
+    fn an_empty_list_includes_everything() {
+        let includes = |wide: &[u8], narrow: &[u8]| all_included(wide, narrow, |a, b| a == b);
+        assert!(includes(&[], &[1]) && includes(&[1, 2], &[2]));
+        assert!(!includes(&[1], &[]) && !includes(&[1], &[1, 2]));
+    }
+
+    #[test]
+    fn a_role_is_matched_by_it_and_by_those_that_include_it() {
+        let caller = |role| Identity {
+            name: "alice".to_owned(),
+            role,
+            claims: Claims::default(),
+        };
+        let pattern = callers("role:run");
+        assert!(pattern.matches(&caller(Role::Run)) && pattern.matches(&caller(Role::Admin)));
+        assert!(!pattern.matches(&caller(Role::Read)));
+    }
+
+    #[test]
+    fn a_claim_has_a_name_without_wildcards_and_a_value() {
+        for text in ["claim:=ops", "claim:team", "claim:team=", "claim:te*m=ops"] {
+            assert!(CallerPattern::parse(text).is_err(), "{text}");
+        }
+        assert!(CallerPattern::parse("claim:team=o*").is_ok());
+    }
+
+    #[test]
+    fn a_place_has_one_spelling() {
+        for (text, expected) in [
+            ("WEB1", "web1"),
+            ("WEB1:22", "web1:22"),
+            ("2001:DB8::1", "2001:db8::1"),
+            ("[2001:DB8::1]:22", "[2001:db8::1]:22"),
+        ] {
+            assert_eq!(canonical_place(text), expected);
+        }
+    }
+}

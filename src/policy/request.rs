@@ -194,3 +194,34 @@ impl WeekMinute {
         self.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_week_begins_on_monday() {
+        // 2024-01-01 was a Monday.
+        let monday = 1_704_067_200;
+        for (seconds, expected) in [
+            (monday, 0),
+            (monday + 59, 0),
+            (monday + 26 * 3600, 26 * 60),
+            (monday - 1, WeekMinute::COUNT - 1),
+        ] {
+            assert_eq!(WeekMinute::of_unix_time(seconds).number(), expected);
+        }
+    }
+
+    #[test]
+    fn a_machine_has_its_names_with_and_without_the_port() {
+        let machine = Machine::new(["Web1"], 22, ["staging".to_owned()]).also_known_as(
+            ["2001:db8::1"],
+            2222,
+            ["db".to_owned()],
+        );
+        assert_eq!(machine.names(), ["web1", "web1:22"]);
+        assert_eq!(machine.other_names(), ["2001:db8::1", "[2001:db8::1]:2222"]);
+        assert_eq!(machine.tags(), ["staging"]);
+    }
+}

@@ -46,6 +46,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_role_is_shown_by_its_name() {
+        assert_eq!(Role::Admin.to_string(), "admin");
+    }
+
+    #[test]
     fn each_role_may_do_what_those_before_it_may() {
         assert!(Role::Read < Role::Run && Role::Run < Role::Admin);
     }

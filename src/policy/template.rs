@@ -265,6 +265,20 @@ mod tests {
     }
 
     #[test]
+    fn quotes_inside_of_other_quotes_or_escaped_open_nothing() {
+        for command in [
+            r#"echo '"' {unit}"#,
+            r#"echo '`' {unit}"#,
+            r"echo '' {unit}",
+            r#"echo " {unit}"#,
+            r"echo \` {unit}",
+            r"echo \ {unit}",
+        ] {
+            assert!(parse_command(command).is_ok(), "{command}");
+        }
+    }
+
+    #[test]
     fn a_command_whose_places_are_not_clear_is_refused() {
         for (command, error) in [
             ("restart {unit", BadTemplate::Unclosed),

@@ -200,3 +200,23 @@ impl FromIterator<Verb> for Verbs {
         Self(verbs.into_iter().fold(0, |bits, verb| bits | Self::bit(verb)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_verbs_it_was_made_of() {
+        let set: Verbs = [Verb::Run, Verb::Get, Verb::Run].into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), [Verb::Run, Verb::Get]);
+        let more: Verbs = [Verb::Get, Verb::Put].into_iter().collect();
+        assert!(set.contains_all([Verb::Get].into_iter().collect()));
+        assert!(!set.contains_all(more));
+    }
+
+    #[test]
+    fn verbs_differ_in_what_they_need() {
+        assert!(Verb::Run.connects() && !Verb::Tail.connects());
+        assert!(Verb::Run.has_command() && !Verb::Hosts.has_command());
+    }
+}

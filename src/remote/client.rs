@@ -189,13 +189,17 @@ impl Client {
     ) -> Result<(), Error> {
         let mut own = Connection::default();
         let mut sender = self.connect(&mut own).await.map_err(|failed| self.error(failed))?;
-        let response = sender.send_request(self.request(&Outgoing::get(path))).await;
+        let sending = sender.send_request(self.request(&Outgoing::get(path)));
+        let response = timeout(ANSWER, sending).await;
+        let response = response.map_err(|_| self.broken("it does not answer"))?;
         let response = response.map_err(|error| self.error(self.failed(&error)))?;
         self.note_reached();
         let is_success = response.status().is_success();
         let mut body = response.into_body();
         if !is_success {
-            let text = body.collect().await.map_err(|error| self.broken(&error.to_string()))?;
+            let text = timeout(ANSWER, body.collect()).await;
+            let text = text.map_err(|_| self.broken("it does not answer"))?;
+            let text = text.map_err(|error| self.broken(&error.to_string()))?;
             let told = serde_json::from_slice(&text.to_bytes());
             return Err(told.unwrap_or_else(|_| self.foreign()));
         }

@@ -54,7 +54,9 @@ impl FileLines {
 
     pub(super) fn push(&mut self, piece: &[u8]) {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            self.unfinished.extend_from_slice(part);
+            // No more is kept than can be returned, and one byte that shows that there is more.
+            let room = self.max_bytes.saturating_add(1).saturating_sub(self.unfinished.len());
+            self.unfinished.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.unfinished);
                 self.add(line);

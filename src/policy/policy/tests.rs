@@ -112,6 +112,61 @@ fn allows_everywhere(rules: &str) -> bool {
     })
 }
 
+#[test]
+fn a_policy_has_what_its_file_has() {
+    let text = format!("{POLICY}\n[audit]\nfile = \"/var/log/sshjobs/audit.jsonl\"\n");
+    let policy = policy(&text);
+    assert_eq!(policy.rule_count(), 4);
+    assert!(policy.audit().is_some());
+    assert!(policy.template("restart").is_some() && policy.template("stop").is_none());
+    assert!(policy.is_approver(&caller("alice", Role::Run)));
+    assert!(policy.is_approver(&caller("bob", Role::Admin)));
+    assert!(!policy.is_approver(&caller("bob", Role::Run)));
+}
+
+#[test]
+fn a_template_makes_a_command_of_accepted_values() {
+    let text = POLICY.replace("parameters.unit", "env = [\"LANG\"]\nparameters.unit");
+    let policy = policy(&text);
+    let template = policy.template("restart").unwrap();
+    let values = BTreeMap::from([("unit".to_owned(), "nginx".to_owned())]);
+
+    let accepted = template.accept(&values).unwrap();
+
+    assert_eq!(accepted, values);
+    assert_eq!(
+        template.command_with(&accepted),
+        "systemctl restart 'nginx'"
+    );
+    assert!(template.allows_env("LANG") && !template.allows_env("LC_ALL"));
+    let unknown = BTreeMap::from([("file".to_owned(), "x".to_owned())]);
+    assert!(template.accept(&unknown).is_err());
+}
+
+#[test]
+fn a_denial_for_some_hosts_does_not_deny_a_list_and_a_permission_allows_it() {
+    let list_hosts = |effect: &str| {
+        let policy = policy(&format!(
+            "[[rules]]\nname = \"a\"\nverbs = [\"hosts\"]\n\
+             [[rules]]\nname = \"b\"\neffect = \"{effect}\"\nhosts = [\"web1\"]\nverbs = [\"hosts\"]\n"
+        ));
+        let caller = caller("a", Role::Run);
+        let request = Request {
+            caller: &caller,
+            verb: Verb::Hosts,
+            endpoint: None,
+            command: None,
+            target: None,
+            minute: WeekMinute::default(),
+        };
+        match policy.decide(&request) {
+            Decision::Allowed(permits) => permits.len(),
+            Decision::Denied(_) | Decision::NotAllowed => 0,
+        }
+    };
+    assert_eq!((list_hosts("deny"), list_hosts("allow")), (1, 2));
+}
+
 const CASES: &str = r#"
 [[rules]]
 name = "a rule"

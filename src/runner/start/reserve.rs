@@ -116,7 +116,8 @@ impl Drop for Reservation {
         let is_ordered = !self.job.spec.turn.is_now();
         let is_put_aside =
             is_ordered && self.job.spec.durable && self.shared.stopping.is_cancelled();
-        if is_put_aside || self.job.is_given_up() {
+        let is_left_to_others = is_put_aside || self.job.is_given_up();
+        if is_left_to_others {
             // Without a record, the stored one is left as it is, and the job keeps its place: the next
             // process that serves launches it.
             self.record = None;
@@ -130,16 +131,16 @@ impl Drop for Reservation {
         let outcome = Outcome::NotStarted(why);
         self.job.end(outcome.clone());
 
+        let is_visible = self.shared.registry().is_known(&self.job.id);
         // After the end, so that a record which is kept has the outcome.
         if let Some(storing) = &self.shared.storing
             && let Some(record) = self.record.take()
         {
-            let is_visible = self.shared.registry().is_known(&self.job.id);
             storing.settle(&self.job, record, is_visible);
-            if is_ordered {
-                // Its caller may have its id, and expects that it starts.
-                self.shared.observer.note_end(&self.job, &outcome);
-            }
+        }
+        // Its caller may have its id, and expects that it starts.
+        if (is_ordered || is_visible) && !is_left_to_others {
+            self.shared.observer.note_end(&self.job, &outcome);
         }
     }
 }

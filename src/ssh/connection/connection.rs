@@ -14,7 +14,7 @@ use super::channel::{self, Channel};
 use super::errors::{timed_out, unreachable};
 use super::watched::Pulse;
 use crate::ssh::trust::HostKeyCheck;
-use crate::ssh::tunnel::Listener;
+use crate::ssh::tunnel::{Closes, Listener};
 use crate::ssh::{ChannelError, ConnectError, HostConfig, Negotiated};
 
 /// An authenticated SSH connection. Many channels share it.
@@ -24,6 +24,7 @@ pub struct Connection {
     pub(super) host: HostConfig,
     pub(super) pulse: Pulse,
     pub(super) listener: Listener,
+    pub(super) closes: Closes,
     /// Channels that we closed before the server did.
     pub(super) closed_first: Arc<AtomicUsize>,
     /// The connection through which this one goes. It lives as long as this one.

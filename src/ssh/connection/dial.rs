@@ -56,7 +56,7 @@ impl Connection {
             }
         });
         let opened = receiver.await.unwrap_or(Err(ChannelError::ConnectionLost.into()));
-        Ok(Tunnel::new(opened?))
+        Ok(Tunnel::new(opened?, &self.closes))
     }
 
     /// Makes the host listen, and hands over the streams that it accepts. Returns where it listens:

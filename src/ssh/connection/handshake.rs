@@ -16,7 +16,7 @@ use crate::ssh::auth::Login;
 use crate::ssh::trust::{
     HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer,
 };
-use crate::ssh::tunnel::Listener;
+use crate::ssh::tunnel::{Closes, Listener};
 use crate::ssh::{
     ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
 };
@@ -67,6 +67,7 @@ async fn over(
     let negotiated = Arc::new(OnceLock::new());
     let agreed = Arc::new(OnceLock::new());
     let listener = Listener::default();
+    let closes = Closes::default();
     let check = HostKeyCheck {
         host: host.clone(),
         known,
@@ -74,6 +75,7 @@ async fn over(
         agreed: Arc::clone(&agreed),
         fingerprint: None,
         listener: listener.clone(),
+        closes: closes.clone(),
     };
     let pulse = Pulse::new();
     // One interval passes before the first keepalive, so three without an answer take four.
@@ -111,6 +113,7 @@ async fn over(
                 host: host.clone(),
                 pulse,
                 listener,
+                closes,
                 closed_first: Arc::default(),
                 _via: via,
             })

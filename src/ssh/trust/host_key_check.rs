@@ -4,13 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use russh::client::{ChannelOpenHandle, Msg, Session};
 use russh::keys::{Algorithm, PublicKeyOrCertificate};
-use russh::{Channel, Names, client};
+use russh::{Channel, ChannelId, Names, client};
 
 use super::key::{copy, fingerprint, short_rsa};
 use super::{HostKeyError, HostName, KnownHosts, PresentedKey, TrustError, Verdict};
 use crate::output::printable;
 use crate::ssh::HostConfig;
-use crate::ssh::tunnel::Listener;
+use crate::ssh::tunnel::{Closes, Listener};
 
 /// Longest server identification that is kept (RFC 4253 §4.2).
 const LONGEST_ID: usize = 255;
@@ -41,6 +41,8 @@ pub(crate) struct HostKeyCheck {
     pub(crate) fingerprint: Option<String>,
     /// What the host may open streams for.
     pub(crate) listener: Listener,
+    /// The streams, which learn that the host closes them.
+    pub(crate) closes: Closes,
 }
 
 /// Why a handshake failed, from inside russh.
@@ -95,6 +97,15 @@ impl client::Handler for HostKeyCheck {
     ) -> Result<bool, HandshakeError> {
         self.fingerprint = Some(self.judge(presented).await?);
         Ok(true)
+    }
+
+    async fn channel_close(
+        &mut self,
+        channel: ChannelId,
+        _session: &mut Session,
+    ) -> Result<(), HandshakeError> {
+        self.closes.note(channel);
+        Ok(())
     }
 
     async fn kex_done(
@@ -192,7 +203,7 @@ impl client::Handler for HostKeyCheck {
     ) -> Result<(), HandshakeError> {
         if let Some(place) = self.listener.place_for_port(connected_port) {
             reply.accept().await;
-            place.fill(channel);
+            place.fill(channel, &self.closes);
         }
         Ok(())
     }
@@ -206,7 +217,7 @@ impl client::Handler for HostKeyCheck {
     ) -> Result<(), HandshakeError> {
         if let Some(place) = self.listener.place_for_socket(socket_path) {
             reply.accept().await;
-            place.fill(channel);
+            place.fill(channel, &self.closes);
         }
         Ok(())
     }

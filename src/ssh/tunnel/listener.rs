@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use russh::client::Msg;
 use tokio::sync::mpsc;
 
-use super::{Endpoint, Tunnel};
+use super::{Closes, Endpoint, Tunnel};
 use crate::lock::lock;
 
 /// The endpoint on the host whose streams are accepted. Streams for any other are refused: a server
@@ -52,7 +52,7 @@ pub(crate) struct Place(mpsc::OwnedPermit<Tunnel>);
 
 impl Place {
     /// Hands the stream over.
-    pub(crate) fn fill(self, channel: russh::Channel<Msg>) {
-        self.0.send(Tunnel::new(channel));
+    pub(crate) fn fill(self, channel: russh::Channel<Msg>, closes: &Closes) {
+        self.0.send(Tunnel::new(channel, closes));
     }
 }

@@ -2,14 +2,17 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `closes.rs` | which streams the server has closed |
 //! | `endpoint.rs` | addresses |
 //! | `stream.rs` | a stream |
 //! | `listener.rs` | the listener on the host that a connection has, for forwards from there |
 
+mod closes;
 mod endpoint;
 mod listener;
 mod stream;
 
+pub(crate) use closes::Closes;
 pub use endpoint::{BadEndpoint, Endpoint};
 pub(crate) use listener::Listener;
 pub use stream::Tunnel;

@@ -8,13 +8,21 @@ use russh::ChannelStream;
 use russh::client::Msg;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::closes::{CloseWatch, Closes};
+
 /// A stream through a connection. Shutting it down passes the end on (RFC 4254, section 5.3), and
-/// the other direction stays open.
-pub struct Tunnel(ChannelStream<Msg>);
+/// the other direction stays open. Writing to a stream that the server has closed fails.
+pub struct Tunnel {
+    stream: ChannelStream<Msg>,
+    watch: CloseWatch,
+}
 
 impl Tunnel {
-    pub(crate) fn new(channel: russh::Channel<Msg>) -> Self {
-        Self(channel.into_stream())
+    pub(crate) fn new(channel: russh::Channel<Msg>, closes: &Closes) -> Self {
+        Self {
+            watch: closes.watch(channel.id()),
+            stream: channel.into_stream(),
+        }
     }
 }
 
@@ -24,7 +32,7 @@ impl AsyncRead for Tunnel {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
     }
 }
 
@@ -34,14 +42,18 @@ impl AsyncWrite for Tunnel {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        if written.is_pending() && self.watch.is_closed(cx) {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
