@@ -268,11 +268,11 @@ mod tests {
     fn quotes_inside_of_other_quotes_or_escaped_open_nothing() {
         for command in [
             r#"echo '"' {unit}"#,
-            r#"echo '`' {unit}"#,
-            r"echo '' {unit}",
-            r#"echo " {unit}"#,
+            r"echo '`' {unit}",
+            r"echo '\' {unit}",
+            r#"echo \" {unit}"#,
             r"echo \` {unit}",
-            r"echo \ {unit}",
+            r"echo \\ {unit}",
         ] {
             assert!(parse_command(command).is_ok(), "{command}");
         }
