@@ -133,11 +133,11 @@ fn parse_line(json: &str) -> Line {
     (line["line_no"].as_u64().unwrap(), text)
 }
 
-/// The sum of all notes "sshjobs: NUMBER lines are gone".
+/// The sum of all notes "sshjobs: NUMBER lines were evicted".
 fn lines_that_are_gone(notes: &str) -> u64 {
     let numbers = notes.lines().filter_map(|note| {
         note.strip_prefix("sshjobs: ")?
-            .strip_suffix(" lines are gone")?
+            .strip_suffix(" lines were evicted")?
             .parse::<u64>()
             .ok()
     });

@@ -89,7 +89,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// Checks the next line. Returns whether another one may be of interest.
+    /// Checks the next line. Returns false once [`MOST_FAULTS`] faults were found.
     fn read(&mut self, line: RawLine) -> bool {
         let checked = if line.is_complete {
             self.check(&line.bytes)

@@ -134,6 +134,14 @@ pub enum FilesError {
     /// A pattern matches no file.
     #[error("no file matches {0}")]
     NoMatch(RemotePath),
+    /// A pattern matches more files than are looked at.
+    #[error("{pattern} matches more than {most} files")]
+    TooManyMatches {
+        /// The pattern.
+        pattern: RemotePath,
+        /// Maximum number of files.
+        most: usize,
+    },
     /// The host reports names that lead out of their directory.
     #[error("the host lists the name {name:?} in {directory}, which is no name of a file")]
     HostileName {

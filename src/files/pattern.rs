@@ -59,7 +59,7 @@ impl HostFiles {
         for path in found.into_iter().flatten() {
             match self.lstat(&path).await {
                 Ok(attributes) => matched.push(Matched { path, attributes }),
-                // It has gone meanwhile, or was never there because its last name is no pattern.
+                // It has gone meanwhile, or was never there because its last name is not a pattern.
                 Err(FilesError::Operation {
                     source: SftpError::Refused { .. },
                     ..
@@ -110,7 +110,10 @@ impl HostFiles {
                 }
             }
             if next.len() > MOST_MATCHES {
-                return Err(FilesError::NoMatch(pattern.clone()));
+                return Err(FilesError::TooManyMatches {
+                    pattern: pattern.clone(),
+                    most: MOST_MATCHES,
+                });
             }
         }
         Ok(next)

@@ -163,7 +163,7 @@ impl Target {
         }
     }
 
-    /// The path to which symbolic links lead that lead to no file: the links stay.
+    /// The path at the end of a chain of dangling symbolic links. The file is created there, and the links stay.
     async fn behind_links(files: &HostFiles, path: &RemotePath) -> Result<RemotePath, FilesError> {
         let mut path = path.clone();
         for _ in 0..MOST_LINKS {

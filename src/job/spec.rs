@@ -171,7 +171,7 @@ pub enum SpecError {
     #[error("{0:?} is not a name for a queue: use up to 64 letters, digits, '_', '.' and '-'")]
     QueueName(String),
     /// It waits for too many jobs.
-    #[error("it can wait for {MOST_EARLIER} jobs, and not for {0}")]
+    #[error("a job can wait for at most {MOST_EARLIER} other jobs; {0} were given")]
     Earlier(usize),
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]

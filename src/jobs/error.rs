@@ -95,7 +95,7 @@ pub enum Error {
         /// The cause.
         source: SpawnError,
     },
-    /// The host can't be reached for a probe.
+    /// The host can't be resolved or reached: for a probe, its key, its files or a forward.
     #[error("{host} can't be resolved or reached")]
     Connect {
         /// The host, as named by the caller.

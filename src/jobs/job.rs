@@ -437,7 +437,7 @@ impl Job {
         Ok(forgotten)
     }
 
-    /// Cancels a queued job. One that has started meanwhile goes on.
+    /// Cancels a queued job. One that has started meanwhile continues.
     async fn cancel_queued(&self) -> Result<(), Error> {
         let runner = &self.act(Verb::Signal).await?.runner;
         // Another process is asked to end it.

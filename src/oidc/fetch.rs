@@ -92,8 +92,12 @@ async fn send<T: DeserializeOwned>(
         .map_err(|_| format!("no answer within {FETCH_TIME:?}"))?
         .map_err(|error| error.to_string())?;
     // serde's message may quote the reply, which may have a token.
-    serde_json::from_slice(&bytes)
-        .map_err(|error| format!("it is no such document: {:?} error", error.classify()))
+    serde_json::from_slice(&bytes).map_err(|error| {
+        format!(
+            "the reply is not the expected JSON document: {:?} error",
+            error.classify()
+        )
+    })
 }
 
 async fn answer_of(url: &Url, request: request::Builder, body: String) -> io::Result<Bytes> {

@@ -57,7 +57,8 @@ const REFRESH_AFTER: Duration = Duration::from_secs(600);
 const USABLE_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time between two fetches.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(60);
-/// The same while no keys are cached, so that a restart at a bad moment does not lock callers out for long.
+/// Minimum time between two fetches while no keys are cached. Short, so that callers are not locked out
+/// for long if the issuer does not answer just after a start.
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 /// Longest wait of a token for keys: two documents are fetched.
 const LONGEST_WAIT: Duration = Duration::from_secs(11);

@@ -6,7 +6,7 @@ use super::request::WeekMinute;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hours(Vec<HourSpan>);
 
-/// Minutes of a week from the first to before the last. It may cross the end of the week.
+/// A span of the week: `minutes` minutes, beginning with `from`. It may cross the end of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HourSpan {
     from: WeekMinute,

@@ -169,7 +169,8 @@ impl HostPattern {
         }
     }
 
-    /// The host that it names, if it is one host. With its port, as in ssh.
+    /// The single host that the pattern names, as `HOST` or `HOST:PORT`. `None` for a tag or a pattern with
+    /// wildcards.
     pub(super) fn exact_host(&self) -> Option<String> {
         match self {
             Self::Name(NamePattern::Exact(name)) => Some(name.clone()),

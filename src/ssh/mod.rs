@@ -6,6 +6,7 @@
 //! | `trust` | host keys: known_hosts and certificates |
 //! | `auth` | login: keys, agents, passwords, and prompts for them |
 //! | `connection` | connections, channels and their events |
+//! | `tunnel` | streams to ports and sockets that a host reaches, and the listener on the host |
 //!
 //! [`connect`] makes one connection; `hosts` shares connections and retries. [`LoopbackServer`] is
 //! a server for the demo and for tests. This room does not know `job`.

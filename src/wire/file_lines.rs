@@ -64,7 +64,7 @@ impl FileLines {
         }
     }
 
-    /// Whether all wanted lines are there, and it is known that there are more.
+    /// Whether reading can stop: all wanted lines are kept, and a later line was seen.
     pub(super) fn is_complete(&self) -> bool {
         self.has_more
     }

@@ -36,7 +36,7 @@ pub struct Passed {
 pub fn not_passed_on(replica: &str, why: &dyn std::fmt::Display) -> Error {
     Error::new(
         Code::Unreachable,
-        format!("the replica {replica}, which has the host, can't be reached: {why}"),
+        format!("the call can't be performed at the replica {replica}: {why}"),
         "try again in some seconds: if it has died, another one takes its hosts over",
     )
     .retryable()

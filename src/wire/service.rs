@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// The same service, for calls that wait this long for approvers, at most and by default 20 seconds.
+    /// The same service, whose calls wait this long for approvers. 20 seconds is the default and the maximum.
     #[must_use]
     pub fn waiting_for_approval(&self, wait: Duration) -> Self {
         Self {

@@ -28,7 +28,7 @@ pub struct ApprovalsArgs {
 The call goes through once, when its caller repeats it; it has ten minutes for that. A change of the
 policy, of the host's key or of the call makes the approval void.
 
-Exit status: 0 if the answer counts, 255 if it does not.")]
+Exit status: 0 if the vote was recorded, 255 if not, for example because the approval has expired.")]
 pub struct ApproveArgs {
     /// Id of the approval, from `sshjobs approvals`.
     pub id: String,
@@ -45,7 +45,7 @@ pub struct ApproveArgs {
 #[command(after_help = "\
 The caller receives your name and the reason. The same call is refused for ten minutes.
 
-Exit status: 0 if the answer counts, 255 if it does not.")]
+Exit status: 0 if the vote was recorded, 255 if not, for example because the approval has expired.")]
 pub struct DenyArgs {
     /// Id of the approval, from `sshjobs approvals`.
     pub id: String,

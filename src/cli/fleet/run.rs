@@ -187,7 +187,8 @@ impl Watch<'_> {
         loop {
             let reply = self.api.tail(request.clone()).await?;
             if reply.dropped_lines > 0 {
-                self.progress.above(|| note(&format!("{} lines are gone", reply.dropped_lines)));
+                self.progress
+                    .above(|| note(&format!("{} lines were evicted", reply.dropped_lines)));
             }
             let mut lines = self.view.lines(reply.records.as_deref().unwrap_or_default());
             if !reply.still_running {

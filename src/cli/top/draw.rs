@@ -283,7 +283,7 @@ impl Paint {
         }
         if output.dropped > 0 {
             parts.push(Span::styled(
-                format!(", {} lines are gone", output.dropped),
+                format!(", {} lines were evicted", output.dropped),
                 self.colour(Color::Yellow),
             ));
         }

@@ -64,7 +64,7 @@ pub enum SftpError {
     NoSubsystem,
     /// The stream has a packet of an impossible length: often text that a login shell prints.
     #[error(
-        "the server sends no SFTP packet but {:?}",
+        "expected an SFTP packet, but the server sent {:?}",
         String::from_utf8_lossy(header)
     )]
     LongPacket {

@@ -1,5 +1,5 @@
 //! Decides the next step of a caller that wants a slot: take one, connect, wait, or give up.
-//! Pure; `pool.rs` performs the step.
+//! Does no I/O and never waits; `pool.rs` connects or waits as the step says.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

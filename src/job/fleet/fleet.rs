@@ -1,3 +1,5 @@
+//! The members of a running fleet: their states, and the switch that stops further starts.
+
 use std::sync::Mutex;
 
 use tokio::sync::watch;

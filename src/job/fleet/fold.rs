@@ -115,7 +115,7 @@ pub enum RangeError {
     #[error("{0:?} has no valid range in its brackets")]
     Malformed(String),
     /// Too long for a host name or a range.
-    #[error("a word of {0} bytes names no hosts")]
+    #[error("a host name or range of {0} bytes is too long")]
     TooLong(usize),
     /// The ranges stand for too many names.
     #[error("{0} stands for more than {MOST} hosts")]

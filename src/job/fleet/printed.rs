@@ -1,3 +1,5 @@
+//! Summary of a member's output: counts, last lines, and a digest that is equal for equal output.
+
 use std::collections::VecDeque;
 
 use sha2::{Digest, Sha256};

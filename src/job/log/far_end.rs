@@ -90,7 +90,7 @@ pub enum FarEndError {
     #[error("the connection is lost")]
     ConnectionLost,
     /// The far end does not support the operation.
-    #[error("a durable job {0}")]
+    #[error("the job {0}")]
     Unsupported(&'static str),
     /// Stdin is closed there.
     #[error("the job's stdin has ended")]

@@ -21,8 +21,8 @@ enum Whereabouts {
     Window,
     /// In the job's ring, at least a moment ago.
     InRing,
-    /// Not available as a whole. The job's ring has all that is left of it.
-    Nowhere,
+    /// Partly evicted, and the store has no more of it: the job's ring has the rest.
+    OnlyRestInRing,
 }
 
 impl<'a> OutputReader<'a> {
@@ -109,7 +109,7 @@ impl<'a> OutputReader<'a> {
         let Some((newest, total)) = wanted else { return Whereabouts::InRing };
         // Without a store, the ring has all there is.
         let Some(archive) = self.job.archive().cloned() else {
-            return Whereabouts::Nowhere;
+            return Whereabouts::OnlyRestInRing;
         };
 
         let reading = run_blocking(move || {
@@ -122,14 +122,14 @@ impl<'a> OutputReader<'a> {
         });
         // `None` also if the runtime shuts down.
         self.window = reading.await.flatten();
-        let Some(window) = &self.window else { return Whereabouts::Nowhere };
+        let Some(window) = &self.window else { return Whereabouts::OnlyRestInRing };
         // After the read of the store, during which the ring may have evicted more. A window that
         // starts no earlier than the ring has nothing that the ring lacks.
         let first_in_ring = self.job.read_log(|log| log.ring().first_available());
         if window.first_available() < first_in_ring && span.is_followed_in(window) {
             Whereabouts::Window
         } else {
-            Whereabouts::Nowhere
+            Whereabouts::OnlyRestInRing
         }
     }
 }

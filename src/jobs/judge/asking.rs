@@ -165,7 +165,7 @@ impl Judge {
         })
     }
 
-    /// Consent the person behind the caller's client.
+    /// Asks the person behind the caller's client.
     async fn ask_client(
         &self,
         call: Call<'_>,

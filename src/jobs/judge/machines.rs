@@ -73,7 +73,8 @@ struct Address {
 
 /// Age at which the index is built again.
 const INDEX_AGE: Duration = Duration::from_secs(30);
-/// Time for which a machine is remembered: as long as a resolved name, which may be as old by then.
+/// Time for which a machine is remembered. Its name may have been resolved two seconds before, so a
+/// change of ssh_config is noticed within four seconds.
 const FOUND_FOR: Duration = Duration::from_secs(2);
 /// Number of machines that are remembered before old ones are forgotten.
 const MOST_FOUND: usize = 1024;

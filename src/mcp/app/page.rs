@@ -1,4 +1,4 @@
-//! Makes the page of one file.
+//! Builds the log page as a single HTML file: the style sheet and all script modules are inlined.
 
 use std::fmt::Write;
 use std::sync::LazyLock;

@@ -78,7 +78,7 @@ impl Walk {
     }
 
     /// Number of evicted lines between the position and `next`, which is the next kept line or the end of
-    /// what is read. For one stream it may include evicted lines of the other.
+    /// the range to read. For one stream it may include evicted lines of the other.
     pub(in crate::output) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
         let between = next.since(self.cursor.next());
         match self.selection {

@@ -15,7 +15,7 @@ pub struct ScreenView {
     pub title: String,
     /// Whether the program has switched to the alternate screen, as full-screen programs do.
     pub is_alternate: bool,
-    /// Grows with each byte of output and each resize. Equal versions of a job's screen are equal.
+    /// Grows with each byte of output and each resize. Two views of a job's screen with the same version show the same.
     pub version: u64,
     /// Whether the screen was computed from the whole output. Otherwise it may miss what was drawn
     /// before the kept output.

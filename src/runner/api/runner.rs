@@ -41,7 +41,7 @@ pub struct Runner {
 }
 
 /// Time limit for a host to report whether a job reads its stdin.
-const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
+const STDIN_STATE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for deleting a durable job's files on its host.
 const SPOOL_REMOVAL: Duration = Duration::from_secs(10);
 /// Maximum hosts that wait for an additional connection.
@@ -327,7 +327,7 @@ impl Runner {
             return None;
         }
         let script = Script::without_input(awaits_stdin_script(&group));
-        AwaitsStdin::parse(&link.run_script(script, RECORD_TIMEOUT).await.ok()??)
+        AwaitsStdin::parse(&link.run_script(script, STDIN_STATE_TIMEOUT).await.ok()??)
     }
 
     /// The process that records a job, if it is not this one.

@@ -131,7 +131,7 @@ impl DurableControls {
                 Ok(other) => {
                     tracing::debug!(job = %self.job.id, ?other, "the terminal was not resized");
                     return Err(FarEndError::Unsupported(
-                        // Completes the message "a durable job …".
+                        // Completes the message "the job …".
                         "has a terminal whose size can't be changed there",
                     ));
                 }
@@ -144,7 +144,7 @@ impl DurableControls {
             sleep(WRITE_PAUSE).await;
         }
         Err(FarEndError::Unsupported(
-            "that an earlier version has started keeps the size of its terminal",
+            "was started by an earlier version, and keeps the size of its terminal",
         ))
     }
 

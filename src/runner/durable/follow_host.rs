@@ -33,7 +33,7 @@ enum Over {
         has_delivered: bool,
     },
     /// It misses a job, so a new session must start.
-    Changed,
+    MissesJob,
     /// It skipped some of a job's output.
     SkippedOutput,
     /// No job is left to follow.
@@ -70,7 +70,7 @@ async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>
         let over = follow(&shared, &host, &follower).await;
         follower.end();
         match over {
-            Ok(Over::Changed | Over::Idle) => {
+            Ok(Over::MissesJob | Over::Idle) => {
                 pause = FIRST_PAUSE;
                 continue;
             }
@@ -144,7 +144,7 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
                 if !is_up || follower.has_all() {
                     continue;
                 }
-                return Over::Changed;
+                return Over::MissesJob;
             }
             received = timeout(SILENCE, session.next()) => received,
         };
@@ -158,7 +158,7 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
                 follower.mark_up();
                 greeting = Vec::new();
                 if !follower.has_all() {
-                    return Over::Changed;
+                    return Over::MissesJob;
                 }
             }
             has_delivered |= tell(follower, frame).await;

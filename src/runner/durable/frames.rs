@@ -120,14 +120,14 @@ fn end_of(follower: &Follower, job: &JobId, sizes: Positions, end: SpoolEnd) -> 
     follower.note_stray(&all, job);
     let followed = all.get_mut(job)?;
     match compare_sizes(followed, sizes, &end) {
-        Came::All => Some(FarEvent::Over(outcome(end))),
-        Came::TooLittle => {
+        Completeness::Complete => Some(FarEvent::Over(outcome(end))),
+        Completeness::OutputMissing => {
             tracing::warn!(%job, ?sizes, "a follower has ended a job before all of \
                 its output came");
             follower.require_new_session(followed);
             None
         }
-        Came::MoreThanThereIs => {
+        Completeness::FilesShortened => {
             tracing::warn!(%job, ?sizes, "the output on the host has become shorter");
             Some(FarEvent::Over(outcome(SpoolEnd::SpoolGone)))
         }
@@ -135,24 +135,25 @@ fn end_of(follower: &Follower, job: &JobId, sizes: Positions, end: SpoolEnd) -> 
 }
 
 /// Received output of a job, compared with the sizes of its files at its end.
-enum Came {
-    All,
-    TooLittle,
+enum Completeness {
+    Complete,
+    /// The files have more.
+    OutputMissing,
     /// A file was shortened after it was read, so output written since may be missing.
-    MoreThanThereIs,
+    FilesShortened,
 }
 
-fn compare_sizes(followed: &Followed, sizes: Positions, end: &SpoolEnd) -> Came {
+fn compare_sizes(followed: &Followed, sizes: Positions, end: &SpoolEnd) -> Completeness {
     if !matches!(end, SpoolEnd::Exited { .. }) {
         // The files may be deleted as well.
-        return Came::All;
+        return Completeness::Complete;
     }
     if followed.stdout < sizes.stdout || followed.stderr < sizes.stderr {
-        Came::TooLittle
+        Completeness::OutputMissing
     } else if followed.stdout > sizes.stdout || followed.stderr > sizes.stderr {
-        Came::MoreThanThereIs
+        Completeness::FilesShortened
     } else {
-        Came::All
+        Completeness::Complete
     }
 }
 

@@ -125,11 +125,12 @@ async fn run_once(
     let channel = link.open().await?.channel;
     let input = input.expose_secret().to_vec().into();
     let printed = run_fed(channel, command, input, limit, has_answered).await?;
-    Ok(Answer::parse(&printed.stdout).unwrap_or_else(|| Answer::Unsupported(silence(&printed))))
+    Ok(Answer::parse(&printed.stdout)
+        .unwrap_or_else(|| Answer::Unsupported(why_no_answer(&printed))))
 }
 
 /// Describes a command that ended without an answer.
-fn silence(printed: &Printed) -> String {
+fn why_no_answer(printed: &Printed) -> String {
     let status = printed.status.map_or_else(
         || "no status".to_owned(),
         |status| format!("status {status}"),

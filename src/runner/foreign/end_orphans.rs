@@ -170,7 +170,8 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> Attempt
                 processes of a lost job are dead");
             Attempt::Failed
         }
-        // Another machine, or the same after a reboot: no process of the job can exist there.
+        // The processes could not be looked for: the host did not answer, or another machine (or the same
+        // one after a reboot) answers to its name.
         Err(error) => {
             tracing::debug!(job = %job.id, %error, "could not end the remaining \
                 processes of a lost job");

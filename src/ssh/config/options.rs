@@ -96,7 +96,7 @@ impl Options {
             shortest_rsa: bits.map_or(SHORTEST_RSA, |bits: u32| bits.max(SHORTEST_RSA)),
             host_key_algorithms: self.get_owned("hostkeyalgorithms"),
             ca_signature_algorithms: self.get_owned("casignaturealgorithms"),
-            // Any other value counts as `yes`, also `no` and `off`.
+            // Every other value counts as `yes`. With `no` and `off` ssh accepts unknown keys; we never do.
             accept_new: self.get("stricthostkeychecking") == Some("accept-new"),
             hash_known_hosts: self.is("hashknownhosts"),
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::lock::lock;
 
-/// The open streams of a connection, and whom to tell when the server closes one.
+/// The open streams of a connection. Each learns when the server closes its channel.
 ///
 /// russh does not wake a writer that waits for the window of a channel when the channel is closed.
 #[derive(Clone, Default)]

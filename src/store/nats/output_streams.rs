@@ -35,8 +35,8 @@ pub(super) struct OutputStreams {
 
 /// Number of streams. It can't change: it decides in which stream a job's output is.
 const STREAMS: u32 = 4;
-/// Time for which a chunk is sent again while NATS does not answer. Then its writer turns to other
-/// jobs first.
+/// While NATS does not acknowledge a chunk, it is sent again for this long. Then the append fails, and
+/// the writer serves other jobs before it tries the chunk again.
 const STORE_TIME: Duration = Duration::from_secs(11);
 /// Pause before a chunk is sent again.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -26,7 +26,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "free some space there; the old file is unchanged",
         ),
         FilesError::Path(_) => Error::invalid(message, "give the path of a file on the host"),
-        FilesError::IsDirectory(_) => Error::invalid(
+        FilesError::IsDirectory(_) | FilesError::TooManyMatches { .. } => Error::invalid(
             message,
             "name a file in it; whole directories are copied by `sshjobs get -r` and `put -r`",
         ),

@@ -12,7 +12,7 @@ use crate::jobs::{
     Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
 };
 use crate::wire::clamp::Clamps;
-use crate::wire::error::{Code, Error};
+use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero};
 use crate::wire::{Clamped, JobState, Members, Service, Standing};
 
@@ -170,9 +170,8 @@ impl Service {
             return self.one_job(id, &request).await;
         }
         if request.detail.is_some() {
-            return Err(Error::new(
-                Code::UnknownJob,
-                "detail needs job_id, and no job is named",
+            return Err(Error::invalid(
+                "detail needs job_id",
                 "name the job; without detail, all jobs are listed",
             ));
         }

@@ -18,13 +18,13 @@ use crate::wire::{Code, Error};
 /// Most hosts that an exit code counts.
 const MOST_COUNTED: u32 = 101;
 
-/// What became of the copies on all hosts.
+/// Exit code and results of the copies on all hosts.
 pub(super) struct Copies {
     pub(super) exit: Exit,
     pub(super) results: Vec<HostResult>,
 }
 
-/// Copies for each host, at most `-j` at a time, and prints what became of it. `copy` returns what it
+/// Copies for each host, at most `-j` at a time, and prints the results. `copy` returns what it
 /// copied, and the first error.
 pub(super) async fn on_each<'a>(
     hosts: &'a [String],

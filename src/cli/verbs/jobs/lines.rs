@@ -151,7 +151,7 @@ impl Lines {
 
     fn print_page(&self, reply: &TailReply) -> Exit {
         if reply.dropped_lines > 0 {
-            note(&format!("{} lines are gone", reply.dropped_lines));
+            note(&format!("{} lines were evicted", reply.dropped_lines));
         }
         let records = reply.records.iter().flatten();
         let lines: Vec<String> = records.map(|record| self.style.line(record)).collect();

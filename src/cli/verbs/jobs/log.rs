@@ -143,7 +143,7 @@ async fn follow_many(
         for job in &reply.jobs {
             if job.dropped_lines > 0 {
                 note(&format!(
-                    "{}: {} lines are gone",
+                    "{}: {} lines were evicted",
                     job.job_id, job.dropped_lines
                 ));
             }

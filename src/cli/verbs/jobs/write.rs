@@ -21,7 +21,7 @@ pub async fn write(api: &Api, mut args: WriteArgs) -> Exit {
         if !is_given && std::io::stdin().is_terminal() && !args.close {
             return Err(Error::invalid(
                 "there is nothing to write",
-                "give the text, or redirect stdin from it",
+                "give the text as an argument, or redirect stdin: sshjobs write ID < FILE",
             ));
         }
         let from_stdin = !is_given && !std::io::stdin().is_terminal();
