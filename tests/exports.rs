@@ -49,6 +49,9 @@ async fn a_recording_has_the_output_at_its_times_and_asciinema_plays_it() {
     let file = sshd.path("job.cast");
     let path = file.display().to_string();
     told(&sshjobs(&sshd, &["export", id, "-o", &path]));
+    // A pipe, by a link that leads to no path.
+    let printed = told(&sshjobs(&sshd, &["export", id, "-o", "/dev/stdout"]));
+    assert_eq!(printed, std::fs::read_to_string(&path).unwrap());
     let recording = fs::read_to_string(&file).unwrap();
     let header: Value = serde_json::from_str(recording.lines().next().unwrap()).unwrap();
     assert_eq!(

@@ -294,18 +294,21 @@ async fn a_client_that_only_writes_learns_that_its_target_has_closed() {
         ForwardSpec::local(&format!("0:localhost:{}", address.port())).unwrap(),
     )
     .await;
-    let mut client = TcpStream::connect(("127.0.0.1", port_of(&forward))).await.unwrap();
+    let client = TcpStream::connect(("127.0.0.1", port_of(&forward))).await.unwrap();
     let (mut accepted, _) = target.accept().await.unwrap();
+    let (mut answers, mut uploads) = client.into_split();
     let writing = tokio::spawn(async move {
         let piece = vec![0; 1 << 20];
-        while client.write_all(&piece).await.is_ok() {}
+        while uploads.write_all(&piece).await.is_ok() {}
     });
 
     // Answers in the middle of the upload, and closes, as a web server does with 413.
     let mut first = [0; 1024];
     accepted.read_exact(&mut first).await.unwrap();
     accepted.write_all(b"too large").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut answer = [0; 9];
+    timeout(PATIENCE, answers.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"too large");
     drop(accepted);
 
     timeout(PATIENCE, writing).await.expect("the client's stream ends").unwrap();

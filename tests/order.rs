@@ -215,9 +215,13 @@ async fn a_signal_or_forgetting_cancels_a_queued_job() {
         ended.iter().all(|job| job["state"] == "refused"),
         "{ended:?}"
     );
-    let listed = caller.ok("jobs", json!({"job_id": last}));
-    assert_eq!(listed["jobs"][0]["state"], "queued");
-    assert_eq!(listed["jobs"][0]["reason"], "is next in the queue deploy");
+    // Jobs that have ended leave the queue a moment later.
+    eventually("the last one is next", async || {
+        let listed = caller.ok("jobs", json!({"job_id": last}));
+        assert_eq!(listed["jobs"][0]["state"], "queued");
+        listed["jobs"][0]["reason"] == "is next in the queue deploy"
+    })
+    .await;
     caller.ok("signal", json!({"job_id": first, "signal": "KILL"}));
     wait_for(&caller, &[last]);
     assert_eq!(notes(&sshd), one_after_the_other(&["last"]));

@@ -563,7 +563,10 @@ async fn a_job_whose_measuring_process_was_killed_runs_on_and_has_no_known_end()
         .write_all(order("job", &command).as_bytes())
         .unwrap();
     assert!(child.wait().unwrap().success());
-    eventually("it runs", async || spool.join("pid").exists()).await;
+    eventually("it runs", async || {
+        std::fs::read_to_string(spool.join("pid")).is_ok_and(|text| text.ends_with('\n'))
+    })
+    .await;
     let first_number = |file: &str| -> i32 {
         let text = std::fs::read_to_string(spool.join(file)).unwrap();
         text.split(' ').next().unwrap().parse().unwrap()

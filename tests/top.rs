@@ -75,8 +75,13 @@ async fn a_fleet_is_opened_and_its_members_are_read_one_by_one() {
     tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited  1"]).await;
     tmux.press(&["j", "j", "Enter"]);
     tmux.shows(&[&format!("── {fleet}/"), "here"]).await;
+    // Two Escapes that arrive together are one.
+    eventually("the output fills the screen", async || {
+        !tmux.screen().contains("COMMAND")
+    })
+    .await;
     tmux.press(&["Escape"]);
-    tmux.shows(&["JOB", "3 members"]).await;
+    tmux.shows(&["COMMAND", "3 members"]).await;
     tmux.press(&["Escape"]);
     tmux.shows(&["1 job,", "3 failed"]).await;
     tmux.press(&["C-c"]);

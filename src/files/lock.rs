@@ -83,7 +83,8 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Performs work under the lock, which other processes see in use meanwhile.
+    /// Performs work, and refreshes the lock's time meanwhile, so that other processes don't take the lock
+    /// for abandoned.
     pub(super) async fn hold<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::select! {
             done = work => done,

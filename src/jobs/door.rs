@@ -474,7 +474,7 @@ impl Door {
         Ok(())
     }
 
-    /// The same, and records the refusal.
+    /// Like [`checked_address`](Self::checked_address), and records a refusal in the audit log.
     async fn recorded_address(&self, verb: Verb, host: &str) -> Result<(), Error> {
         match self.checked_address(host).await {
             Ok(()) => Ok(()),

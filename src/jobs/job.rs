@@ -440,7 +440,7 @@ impl Job {
     /// Cancels a queued job. One that has started meanwhile continues.
     async fn cancel_queued(&self) -> Result<(), Error> {
         let runner = &self.act(Verb::Signal).await?.runner;
-        // Another process is asked to end it.
+        // Queued by another process, which cancels it.
         if !runner.cancel_queued(&self.job).await && runner.owner(&self.job).is_some() {
             self.kill().await?;
         }

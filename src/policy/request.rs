@@ -177,7 +177,7 @@ impl WeekMinute {
     /// Number of minutes in a week.
     pub const COUNT: u16 = 7 * 24 * 60;
 
-    /// A minute of a day, which is 0 for Monday and 7 for the Monday after it.
+    /// Minute `minute` of day `day`. Day 0 is Monday; days after 6 wrap to the next week.
     pub fn new(day: u16, minute: u16) -> Self {
         Self((day * 24 * 60 + minute) % Self::COUNT)
     }

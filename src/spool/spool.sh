@@ -680,8 +680,8 @@ sweep) # DAYS
   find "$sj_S/f" -type f -mtime +1 -exec rm -f {} + 2>/dev/null
   say ok
   ;;
-follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the bytes that are known, or "-" if only the job's state is wanted.
-  # Its output is described in frames.rs
+follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offsets from which output is sent, or "-" to send none and
+  # only report the job's state. Its output is described in frames.rs
   mkdir -p "$sj_S/f"
   # A warden that was killed is replaced here, and when a job starts. The subshell ends at once, so the warden becomes a
   # child of init: perl, which this shell turns into, would never reap it.
@@ -722,11 +722,11 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the bytes that 
       elif ! is_alive "$p" "$t0" && [ ! -f "$dir/exit" ]; then
         x="lost supervisor_died"
       fi
-    elif [ -n "$(find "$dir" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$dir/sup" ]; then
+    elif [ -n "$(find "./$dir" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$dir/sup" ]; then
       x="lost supervisor_died"
     fi
     # They have no reader any more, and may contain secrets.
-    case $x in lost*) rm -f "$dir/order" "$dir/in.text" ;; esac
+    case $x in lost*) rm -f -- "$dir/order" "$dir/in.text" ;; esac
   }
   while :; do
     # The spool was removed or renamed: a new follower will be started in the new one.
@@ -743,7 +743,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the bytes that 
       files="$files $j/out $j/err"
     done
     moved= next=
-    sizes=$(wc -c $files /dev/null 2>/dev/null)
+    sizes=$(wc -c -- $files /dev/null 2>/dev/null)
     for entry in $list; do
       j=${entry%%:*} rest=${entry#*:}
       o=${rest%%:*} e=${rest#*:}
@@ -753,7 +753,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the bytes that 
       se=${sizes%%" $j/err"*} se=${se##*"$sj_nl"}
       case $sizes in *" $j/err"*) se=$((se)) ;; *) se=$e ;; esac
       if [ "$rest" = -:- ]; then
-        # Only the state is wanted. A job without files has none of them.
+        # Only the state is wanted. A missing file counts as empty.
         [ "$so" != - ] || so=0
         [ "$se" != - ] || se=0
         o=$so e=$se

@@ -70,7 +70,7 @@ impl Replay {
             {
                 continue;
             }
-            if !self.turn_over()? && !self.go_back()? {
+            if !self.go_back()? && !self.turn_over()? {
                 // The next writer overwrites an unfinished frame, so the next call reads it again.
                 self.filled = self.read;
                 return Ok(None);

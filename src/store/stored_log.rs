@@ -182,6 +182,7 @@ impl StoredLog {
                 let is_gap = ring.checkpoint() != *checkpoint;
                 // Cut as the log's writer has cut, so that line numbers agree.
                 let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
+                // Without a gap only the length of lines differs, and the ring has no lines yet.
                 if is_gap || ring.limits().line_bytes != line_bytes {
                     *ring = Ring::resumed(
                         RingLimits {

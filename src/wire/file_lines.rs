@@ -54,7 +54,7 @@ impl FileLines {
 
     pub(super) fn push(&mut self, piece: &[u8]) {
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            // No more is kept than can be returned, and one byte that shows that there is more.
+            // One byte more than can be returned shows that the line is longer.
             let room = self.max_bytes.saturating_add(1).saturating_sub(self.unfinished.len());
             self.unfinished.extend_from_slice(&part[..part.len().min(room)]);
             if part.ends_with(b"\n") {

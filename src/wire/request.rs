@@ -69,7 +69,7 @@ fn whole_number(value: &mut Value) {
     }
 }
 
-/// Reads numbers by name, of which some clients write whole ones as floating point numbers.
+/// Reads a map of whole numbers. Some clients write 12 as 12.0.
 pub(super) fn whole_numbers<'de, D>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error>
 where
     D: Deserializer<'de>,

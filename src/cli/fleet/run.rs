@@ -35,8 +35,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 /// lines of the other stream never arrive.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time limit for the states of all members, when the fleet is not followed to its end.
-const JOBLOG_TIME: Duration = Duration::from_secs(5);
+/// Time limit for writing the joblog of a fleet that is not followed to its end.
+const JOBLOG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
 pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
@@ -130,7 +130,7 @@ async fn write_joblog_so_far(api: &Api, id: &str, fleet: &FleetArgs) {
         members.retain(|member| member.standing.state.is_final());
         joblog::write(file, &members, fleet.resume || fleet.resume_failed)
     };
-    match timeout(JOBLOG_TIME, writing).await {
+    match timeout(JOBLOG_TIMEOUT, writing).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => report(&error),
         Err(_) => note("the joblog was not written: the server did not answer in time"),

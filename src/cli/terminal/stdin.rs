@@ -17,6 +17,9 @@ use crate::wire::{Code, Error};
 /// Time limit for one write. One that times out is continued: the command may read at any time.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
+/// Interval between attempts to write to a job that has not started.
+const START_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Maximum reads of keys that wait for a command.
 const KEYS_AHEAD: usize = 256;
 
@@ -61,13 +64,15 @@ pub(crate) async fn forward(job: &Control) -> HungUp {
     pending().await
 }
 
-/// Writes all of the data, however long the command takes to read it.
+/// Writes all of the data, however long the command takes to start and to read it.
 async fn write_all(job: &Control, mut data: &[u8]) -> Result<(), Error> {
     loop {
         match job.write(data, PATIENCE).await {
-            Err(error) if error.code == Code::Backpressure => {
-                data = data.get(error.bytes_written.unwrap_or(0)..).unwrap_or_default();
-            }
+            Err(error) if error.code == Code::Backpressure => match error.bytes_written {
+                Some(written) => data = data.get(written..).unwrap_or_default(),
+                // It has not started: it may be queued.
+                None => tokio::time::sleep(START_INTERVAL).await,
+            },
             Err(error) => return Err(error),
             Ok(_) => return Ok(()),
         }

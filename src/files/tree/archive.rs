@@ -35,7 +35,7 @@ pub(super) fn pack(
             }
             LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
             LocalKind::File => {
-                append_file(&mut archive, &entry.below, &path).map_err(about(&path))?;
+                append_file(&mut archive, &entry.below, &path).map_err(with_path(&path))?;
                 progress.add(entry.size);
                 progress.complete();
             }
@@ -54,7 +54,7 @@ fn append_file(
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     archive.append_file(below, &mut file)?;
-    // The header was written before the content. One that does not fit spoils the rest of the stream.
+    // If the content is longer than its header says, the rest of the stream can't be read.
     if file.stream_position()? > size {
         return Err(io::Error::other("it has grown while it was copied"));
     }
@@ -62,7 +62,7 @@ fn append_file(
 }
 
 /// Adds a path to an error that concerns its file. A broken pipe concerns the stream.
-fn about(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+fn with_path(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     move |error| {
         if error.kind() == io::ErrorKind::BrokenPipe {
             error

@@ -161,12 +161,11 @@ impl PutTree<'_> {
         let ended = self.files.run_script(script, far, &mut nowhere).await?;
         let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
         // A broken pipe only says that the command on the host ended first.
-        let packed = match packed {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-                return Err(FilesError::local(self.local)(error));
-            }
-            packed => packed,
-        };
+        let is_local_error =
+            packed.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
+        if is_local_error {
+            return packed.map(|()| true).map_err(FilesError::local(self.local));
+        }
         if ended.status == Some(NO_TAR) {
             return Ok(false);
         }

@@ -138,7 +138,7 @@ impl<C: Connect> Pool<C> {
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let shared = self.connect.shared(host);
         let leased = self.lease_alone_from(&shared).await;
-        // As in `lease`.
+        // The shared login is refused: the caller's own is tried, unless it is the same.
         if shared != *host && self.separates(host, &leased) {
             self.lease_alone_from(host).await
         } else {
@@ -173,7 +173,7 @@ impl<C: Connect> Pool<C> {
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let shared = self.connect.shared(host);
         let leased = self.lease_new_from(&shared).await;
-        // As in `lease`.
+        // The shared login is refused: the caller's own is tried, unless it is the same.
         if shared != *host && self.separates(host, &leased) {
             self.lease_new_from(host).await
         } else {

@@ -141,7 +141,7 @@ pub(crate) fn close(
             let outcome = Outcome::Lost(LostWhy::ServerRestarted, None);
             let events = [LogEvent::FinishStreams, LogEvent::End(outcome.clone())];
             let events = events.map(|event| (event, at, now)).to_vec();
-            let limits = as_cut_before(limits, &end);
+            let limits = with_line_bytes_of(limits, &end);
             let batch = Batch::new(events, Some(end.ring.checkpoint()));
             store.write(&log, limits, Some(&end))?.append(&batch).map_err(unreadable)?;
             for stream in Stream::ALL {
@@ -164,7 +164,7 @@ pub(crate) fn close(
 
 /// The limits of a log that continues: its lines are cut where its first writer has cut them, so that
 /// their numbers stay.
-fn as_cut_before(limits: LogLimits, end: &StoredEnd) -> LogLimits {
+fn with_line_bytes_of(limits: LogLimits, end: &StoredEnd) -> LogLimits {
     LogLimits {
         line_bytes: end.ring.limits().line_bytes,
         ..limits
@@ -196,7 +196,7 @@ pub(crate) fn resume(
         return close(store, record, log_limits).map(|()| None);
     }
     let Ok(spec) = record.spec() else { return Ok(None) };
-    let log_limits = as_cut_before(log_limits, &end);
+    let log_limits = with_line_bytes_of(log_limits, &end);
     let writer = store.write(&log, log_limits, Some(&end))?;
     let record = Record {
         owner: store.own_name().to_owned(),

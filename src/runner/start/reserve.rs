@@ -132,6 +132,8 @@ impl Drop for Reservation {
         self.job.end(outcome.clone());
 
         let is_visible = self.shared.registry().is_known(&self.job.id);
+        // Another job has its key, or another replica its host.
+        let is_withdrawn = self.shared.storing.is_some() && self.record.is_none();
         // After the end, so that a record which is kept has the outcome.
         if let Some(storing) = &self.shared.storing
             && let Some(record) = self.record.take()
@@ -139,7 +141,7 @@ impl Drop for Reservation {
             storing.settle(&self.job, record, is_visible);
         }
         // Its caller may have its id, and expects that it starts.
-        if (is_ordered || is_visible) && !is_left_to_others {
+        if (is_ordered || is_visible) && !is_left_to_others && !is_withdrawn {
             self.shared.observer.note_end(&self.job, &outcome);
         }
     }

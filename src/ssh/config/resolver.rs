@@ -38,7 +38,7 @@ impl Resolver {
     /// itself and refuses lines that it does not understand.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
-        let settings = self.settings_of(name).without_those_of(&self.arguments);
+        let settings = self.settings_of(name).without_overridden(&self.arguments);
         let options = Options(self.ask_ssh(&destination, &self.arguments).await?);
         options.refuse(name, &["RemoteCommand", "RevokedHostKeys"])?;
         let jump = match options.jumps() {

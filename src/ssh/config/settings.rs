@@ -30,8 +30,8 @@ pub struct HostSettings {
 }
 
 impl HostSettings {
-    /// The settings without those that arguments of ssh set, which go before them.
-    pub(super) fn without_those_of(&self, arguments: &[String]) -> Self {
+    /// The settings that no argument of ssh overrides.
+    pub(super) fn without_overridden(&self, arguments: &[String]) -> Self {
         let mut settings = self.clone();
         for pair in arguments.windows(2) {
             let [option, value] = pair else { continue };
@@ -110,10 +110,10 @@ mod tests {
             "bastion",
         ];
 
-        let left = settings.without_those_of(&arguments.map(str::to_owned));
+        let left = settings.without_overridden(&arguments.map(str::to_owned));
 
         assert_eq!((left.port, left.user, left.address), (None, None, None));
         let other = ["-o".to_owned(), "Compression=yes".to_owned()];
-        assert_eq!(settings.without_those_of(&other).port, Some(22));
+        assert_eq!(settings.without_overridden(&other).port, Some(22));
     }
 }

@@ -35,7 +35,7 @@ impl Resolver {
             ..Self::default()
         };
         let default = Options(nothing.ask_ssh(&destination, &[]).await?);
-        let own = self.settings_of(name).without_those_of(&self.arguments).shown();
+        let own = self.settings_of(name).without_overridden(&self.arguments).shown();
         let setting = |key: &&'static str| {
             let value = value_of(&set, key);
             let usual = value_of(&default, key);

@@ -41,7 +41,7 @@ pub(crate) struct HostKeyCheck {
     pub(crate) fingerprint: Option<String>,
     /// What the host may open streams for.
     pub(crate) listener: Listener,
-    /// The streams, which learn that the host closes them.
+    /// Notifies streams whose channel the host closes.
     pub(crate) closes: Closes,
 }
 

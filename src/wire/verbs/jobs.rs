@@ -12,7 +12,7 @@ use crate::jobs::{
     Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
 };
 use crate::wire::clamp::Clamps;
-use crate::wire::error::Error;
+use crate::wire::error::{Code, Error};
 use crate::wire::leave_out::{is_false, is_zero};
 use crate::wire::{Clamped, JobState, Members, Service, Standing};
 
@@ -170,7 +170,9 @@ impl Service {
             return self.one_job(id, &request).await;
         }
         if request.detail.is_some() {
-            return Err(Error::invalid(
+            // Not `invalid_argument`: the request is as the schema describes it.
+            return Err(Error::new(
+                Code::UnknownJob,
                 "detail needs job_id",
                 "name the job; without detail, all jobs are listed",
             ));

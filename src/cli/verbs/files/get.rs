@@ -15,6 +15,7 @@ use super::result::Copied;
 use crate::cli::Exit;
 use crate::cli::args::GetArgs;
 use crate::cli::exit::write_out;
+use crate::cli::fleet::HostResult;
 use crate::cli::terminal::Signals;
 use crate::cli::verbs::jobs::finish;
 use crate::jobs::{
@@ -54,6 +55,13 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
     .await
 }
 
+/// The sources that were copied.
+#[derive(Default)]
+struct CopiedSources {
+    commands: Vec<String>,
+    results: Vec<HostResult>,
+}
+
 /// The copies from each host.
 struct Getting<'a> {
     jobs: &'a Jobs,
@@ -66,9 +74,24 @@ struct Getting<'a> {
 
 impl Getting<'_> {
     async fn all(&self, api: &Api, sources: &[PathOnHosts]) -> Result<Exit, Error> {
+        let mut done = CopiedSources::default();
+        let exit = self.copy_all(api, sources, &mut done).await;
+        // Also if a later source could not be copied. A copy to stdout has no results.
+        if !done.commands.is_empty() {
+            let command = done.commands.join("; ");
+            write_ci_files(&self.args.copy, &command, &done.results)?;
+        }
+        exit
+    }
+
+    /// Copies the sources one after the other, and notes the results of each.
+    async fn copy_all(
+        &self,
+        api: &Api,
+        sources: &[PathOnHosts],
+        done: &mut CopiedSources,
+    ) -> Result<Exit, Error> {
         let mut last = Exit::SUCCESS;
-        let mut all_results = Vec::new();
-        let mut commands = Vec::new();
         for source in sources {
             let hosts = hosts_of(api, &source.hosts).await?;
             let is_many = crate::cli::fleet::is_meant(&source.hosts);
@@ -86,10 +109,9 @@ impl Getting<'_> {
             if exit != Exit::SUCCESS {
                 last = exit;
             }
-            all_results.extend(results);
-            commands.push(command);
+            done.results.extend(results);
+            done.commands.push(command);
         }
-        write_ci_files(&self.args.copy, &commands.join("; "), &all_results)?;
         Ok(last)
     }
 

@@ -70,7 +70,7 @@ pub(super) async fn on_each<'a>(
         all.push(done);
     }
     Copies {
-        exit: exit_of_all(&all, printed),
+        exit: print_counts(&all, printed),
         results: all.iter().map(|done| done.result(command)).collect(),
     }
 }
@@ -90,9 +90,9 @@ pub(super) fn write_ci_files(
     Ok(())
 }
 
-/// The exit code of the copies on all hosts, which are counted for a person. `printed` is that of
-/// printing.
-fn exit_of_all(all: &[Done<'_>], printed: Exit) -> Exit {
+/// Prints how many hosts succeeded and failed. Returns the exit code; `printed` is the one of printing the
+/// results.
+fn print_counts(all: &[Done<'_>], printed: Exit) -> Exit {
     let failed: Vec<&Done<'_>> = all.iter().filter(|done| done.has_failed()).collect();
     if all.len() > 1 {
         let names = fold(failed.iter().map(|done| done.host));

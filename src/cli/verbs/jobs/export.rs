@@ -36,13 +36,13 @@ async fn to_stdout(api: &Api, args: &ExportArgs) -> Result<Exit, Error> {
 
 /// Writes a file.
 async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
-    match fs::canonicalize(file) {
-        // A device or a pipe is written as it is.
-        Ok(existing) if !existing.is_file() => to_special_file(api, args, &existing).await,
-        // A link stays, and the file that it leads to is replaced.
-        Ok(existing) => to_regular_file(api, args, &existing).await,
-        Err(_) => to_regular_file(api, args, file).await,
+    // A device or a pipe, such as /dev/stdout, is written as it is.
+    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
+        return to_special_file(api, args, file).await;
     }
+    // A link stays, and the file that it leads to is replaced.
+    let existing = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
+    to_regular_file(api, args, &existing).await
 }
 
 async fn to_special_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
