@@ -267,6 +267,49 @@ mod tests {
     }
 
     #[test]
+    fn only_lines_that_may_be_kept_are_read() {
+        let ring = ring(9000);
+        let mut newest = Scan::new(query(Keep::Last, 10, Selection::Both), false);
+        let piece = newest.fetch(&ring).unwrap();
+        assert_eq!(piece[0].line.line_no.value(), 8991);
+        assert_eq!(newest.cursor().value(), 8990);
+
+        let mut oldest = Scan::new(query(Keep::First, 3, Selection::Both), false);
+        let piece = oldest.fetch(&ring).unwrap();
+        assert_eq!(piece.len(), 4, "one more shows that there is more");
+        for fetched in piece.into_iter().take(2) {
+            oldest.take(fetched, LineMatch::PLAIN);
+        }
+        assert_eq!(oldest.fetch(&ring).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_last_lines_fit_into_the_bytes() {
+        let ring = ring(9);
+        let all = query(Keep::Last, 9, Selection::Both);
+        let cost = Scan::new(all, false).fetch(&ring).unwrap()[0].cost + all.line_bytes;
+        for (max_bytes, expected) in [(3 * cost, 3), (4 * cost - 1, 3), (cost - 1, 1)] {
+            let page = scan(&ring, PageQuery { max_bytes, ..all }, "", None);
+            assert_eq!(page.lines.len(), expected, "{max_bytes} bytes");
+            assert_eq!(page.skipped_lines, 9 - expected as u64);
+        }
+    }
+
+    #[test]
+    fn a_scan_tells_what_it_has_found() {
+        let ring = ring(3);
+        let mut scan = Scan::new(query(Keep::First, 9, Selection::Both), true);
+        assert!(!scan.has_lines() && scan.last().is_none());
+        let piece = scan.fetch(&ring).unwrap();
+        for (fetched, is_last) in piece.into_iter().zip([false, true]) {
+            let is_wanted = false;
+            scan.take(fetched, LineMatch { is_wanted, is_last });
+        }
+        assert!(scan.has_lines() && scan.has_more(&ring));
+        assert_eq!(scan.last(), Some(LineNo::new(2)));
+    }
+
+    #[test]
     fn a_filter_moves_the_cursor_over_the_other_lines() {
         let page = scan(
             &ring(1000),

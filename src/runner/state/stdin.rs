@@ -33,6 +33,8 @@ struct StdinState {
 
 /// On a terminal, the key for end of input when typed at the start of a line (VEOF).
 const END_OF_INPUT: u8 = 4;
+/// On a terminal, the keys for signals (VINTR, VQUIT, VSUSP), which discard the line so far.
+const SIGNAL_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
 /// Time limit for the prelude to prepare its terminal for the values.
 const PRELUDE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -196,8 +198,9 @@ impl Stdin {
 impl StdinState {
     fn wrote(&mut self, data: &[u8]) {
         if let Some(last) = data.last() {
-            // The key passes on the line so far, so the next input starts a new one.
-            self.at_line_start = matches!(*last, b'\n' | b'\r' | END_OF_INPUT);
+            // The key passes on the line so far, or a signal discards it: the next input starts a new one.
+            self.at_line_start =
+                matches!(*last, b'\n' | b'\r' | END_OF_INPUT) || SIGNAL_KEYS.contains(last);
         }
     }
 }
@@ -342,6 +345,9 @@ mod tests {
         stdin.write(b"half", PRELUDE_TIMEOUT).await.unwrap();
         stdin.close(PRELUDE_TIMEOUT).await.unwrap();
         assert_eq!(taken(&pipe), "\x04half\x04\x04");
+        stdin.write(b"half\x03", PRELUDE_TIMEOUT).await.unwrap();
+        stdin.close(PRELUDE_TIMEOUT).await.unwrap();
+        assert_eq!(taken(&pipe), "half\x03\x04", "the line was discarded");
         assert!(
             !stdin.is_closed() && !*lock(&pipe.ended),
             "keys can still be pressed"
