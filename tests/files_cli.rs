@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::support::command::{command, sshjobs, told};
@@ -97,6 +99,46 @@ async fn a_large_directory_is_refused_at_once_if_the_host_can_not_take_it() {
     let said = String::from_utf8_lossy(&put.stderr);
     assert_eq!(put.status.code(), Some(1), "{said}");
     assert!(said.contains("No such file or directory"), "{said}");
+
+    told(&sshjobs(
+        &sshd,
+        &["put", "-r", "--parents", &large, &target],
+    ));
+    let copied = sshd.path("missing/directory/file").metadata().unwrap();
+    assert_eq!(copied.len(), 8 << 20);
+}
+
+#[tokio::test]
+async fn a_directory_is_copied_while_one_of_its_files_grows() {
+    let sshd = Sshd::start().await;
+    let logs = sshd.path("logs");
+    std::fs::create_dir(&logs).unwrap();
+    std::fs::write(logs.join("other"), "other\n").unwrap();
+    let log = logs.join("log");
+    std::fs::write(&log, vec![0x20; 4 << 20]).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let writing = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let mut log = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+            while !is_over.load(Relaxed) {
+                log.write_all(b"line\n").unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+
+    let copied = sshd.path("copied");
+    let put = sshjobs(
+        &sshd,
+        &["put", "-r", &logs.display().to_string(), &there(&copied)],
+    );
+    is_over.store(true, Relaxed);
+    writing.join().unwrap();
+
+    assert!(put.status.success(), "{put:?}");
+    assert_eq!(text(&copied.join("other")), "other\n");
+    assert!(copied.join("log").metadata().unwrap().len() >= 4 << 20);
 }
 
 #[tokio::test]

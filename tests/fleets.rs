@@ -327,6 +327,26 @@ async fn a_durable_fleet_continues_when_its_server_is_killed_and_runs_no_member_
     );
 }
 
+#[tokio::test]
+async fn a_joblog_that_can_not_be_written_is_refused_before_anything_runs() {
+    let sshd = Sshd::start().await;
+    let ran = sshd.path("ran");
+    let joblog = sshd.path("missing/joblog").display().to_string();
+    let command = format!("touch {}", ran.display());
+
+    let run = sshjobs(
+        &sshd,
+        &["run", "web1,web2", "--joblog", &joblog, "--", &command],
+    );
+
+    assert_eq!(run.status.code(), Some(255));
+    assert!(
+        String::from_utf8_lossy(&run.stderr).contains("joblog"),
+        "{run:?}"
+    );
+    assert!(!ran.exists());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_line_shows_who_says_what_and_ends_with_the_number_of_failures() {
     let sshd = fleet(web(4)).await;

@@ -146,7 +146,7 @@ pub struct ExportArgs {
     /// control sequences, json for a line of JSON each.
     #[arg(long, value_name = "FORMAT", default_value = "asciicast-v2", value_parser = export_format)]
     pub format: ExportFormat,
-    /// Write this file. Default: stdout.
+    /// Write this file; - is stdout, the default.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

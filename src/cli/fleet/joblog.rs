@@ -46,6 +46,12 @@ pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<
     write_rows(file, &rows, is_kept)
 }
 
+/// Refuses a file for CI that can't be written, before anything runs. Creates it if it is missing.
+pub(crate) fn check_writable(file: &Path) -> Result<(), Error> {
+    let opened = OpenOptions::new().create(true).append(true).open(file);
+    opened.map(drop).map_err(|error| unusable(file, &error))
+}
+
 /// Writes a line for each host to which files were copied.
 pub(crate) fn write_joblog(file: &Path, results: &[HostResult]) -> Result<(), Error> {
     let rows: Vec<Row<'_>> = results.iter().map(Row::of_copy).collect();
@@ -152,6 +158,6 @@ fn seconds(millis: u64) -> f64 {
 }
 
 fn unusable(file: &Path, error: &io::Error) -> Error {
-    let message = format!("the joblog {} can't be used: {error}", file.display());
+    let message = format!("the file {} can't be used: {error}", file.display());
     Error::invalid(message, "name a file that you may read and write")
 }

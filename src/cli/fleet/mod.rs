@@ -12,6 +12,6 @@ mod view;
 
 pub(super) use host_result::HostResult;
 pub(super) use hosts::{is_meant, named, on_hosts, split};
-pub(super) use joblog::write_joblog;
+pub(super) use joblog::{check_writable, write_joblog};
 pub(super) use junit::write_junit;
 pub(super) use run::{members, run};

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::hosts::{in_steps, named, split};
+use super::joblog::check_writable;
 use super::progress::Progress;
 use super::summary::summary;
 use super::view::View;
@@ -60,6 +61,9 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
     if args.tty > 0 || args.pty || args.command.is_empty() {
         let hint = "name one host for a terminal, and a command for many";
         return Err(Error::invalid("many hosts share no terminal", hint));
+    }
+    for file in [&args.fleet.joblog, &args.fleet.junit].into_iter().flatten() {
+        check_writable(file)?;
     }
     // Before the start: an uncaught signal would end this process without `shutdown`.
     let mut signals = Signals::catch()?;
@@ -268,16 +272,7 @@ pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error>
 /// Reports how a fleet has ended: to a person, a script, a joblog and CI.
 async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
     let (entry, groups) = api.entry_and_groups(id).await?;
-    let fleet = &wanted.fleet;
-    if fleet.joblog.is_some() || fleet.junit.is_some() {
-        let members = members(api, id).await?;
-        if let Some(file) = &fleet.joblog {
-            joblog::write(file, &members, fleet.resume || fleet.resume_failed)?;
-        }
-        if let Some(file) = &fleet.junit {
-            junit::write(file, &entry.command, &members)?;
-        }
-    }
+    let written = write_files(api, &entry, &wanted.fleet).await;
     let told = if wanted.json {
         print(&as_json(&entry, &groups))
     } else {
@@ -288,8 +283,31 @@ async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
         tell(&summary(&groups, &counts, are_wanted(&io::stderr())));
     }
     let exit = exit_of(&entry);
-    // Failed hosts matter more than output that could not be printed.
-    Ok(if exit == Exit::SUCCESS { told } else { exit })
+    // Failed hosts matter more than output that could not be printed or written.
+    if exit != Exit::SUCCESS {
+        written.inspect_err(report).ok();
+        return Ok(exit);
+    }
+    if let Err(error) = written {
+        report(&error);
+        return Ok(Exit::OUTPUT);
+    }
+    Ok(told)
+}
+
+/// Writes the files for CI.
+async fn write_files(api: &Api, entry: &JobEntry, fleet: &FleetArgs) -> Result<(), Error> {
+    if fleet.joblog.is_none() && fleet.junit.is_none() {
+        return Ok(());
+    }
+    let members = members(api, &entry.job_id).await?;
+    if let Some(file) = &fleet.joblog {
+        joblog::write(file, &members, fleet.resume || fleet.resume_failed)?;
+    }
+    if let Some(file) = &fleet.junit {
+        junit::write(file, &entry.command, &members)?;
+    }
+    Ok(())
 }
 
 fn as_json(entry: &JobEntry, groups: &[Group]) -> String {

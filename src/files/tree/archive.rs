@@ -12,6 +12,14 @@ use crate::files::progress::Progress;
 /// Permission bits with which the owner can list, change and enter a directory.
 pub(super) const OWNER_RWX: u32 = 0o700;
 
+/// Whether all entries were packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packed {
+    All,
+    /// Up to a file that has grown meanwhile. Its header does not fit, so the stream ends there.
+    UpToGrownFile,
+}
+
 /// Writes entries below `root` as a tar stream. Every directory gets u+rwx in it, because many programs can't unpack into
 /// a read-only one.
 pub(super) fn pack(
@@ -19,7 +27,7 @@ pub(super) fn pack(
     entries: &[LocalEntry],
     progress: &Progress,
     stream: impl Write,
-) -> io::Result<()> {
+) -> io::Result<Packed> {
     let mut archive = tar::Builder::new(stream);
     archive.follow_symlinks(false);
     archive.mode(tar::HeaderMode::Complete);
@@ -35,14 +43,18 @@ pub(super) fn pack(
             }
             LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
             LocalKind::File => {
-                append_file(&mut archive, &entry.below, &path).map_err(with_path(&path))?;
+                let appended = append_file(&mut archive, &entry.below, &path);
+                if appended.map_err(with_path(&path))? == Packed::UpToGrownFile {
+                    return Ok(Packed::UpToGrownFile);
+                }
                 progress.add(entry.size);
                 progress.complete();
             }
             LocalKind::Other => {}
         }
     }
-    archive.into_inner()?.flush()
+    archive.into_inner()?.flush()?;
+    Ok(Packed::All)
 }
 
 /// Appends a file of this machine.
@@ -50,15 +62,16 @@ fn append_file(
     archive: &mut tar::Builder<impl Write>,
     below: &Path,
     path: &Path,
-) -> io::Result<()> {
+) -> io::Result<Packed> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     archive.append_file(below, &mut file)?;
-    // If the content is longer than its header says, the rest of the stream can't be read.
-    if file.stream_position()? > size {
-        return Err(io::Error::other("it has grown while it was copied"));
-    }
-    Ok(())
+    let has_grown = file.stream_position()? > size;
+    Ok(if has_grown {
+        Packed::UpToGrownFile
+    } else {
+        Packed::All
+    })
 }
 
 /// Adds a path to an error that concerns its file. A broken pipe concerns the stream.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
-use super::archive::{OWNER_RWX, pack};
+use super::archive::{OWNER_RWX, Packed, pack};
 use super::local::{LocalEntry, LocalKind, Walked, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
@@ -114,7 +114,7 @@ impl PutTree<'_> {
     }
 
     /// Sends one tar stream into a directory beside the target, which then gets its name. `None` if
-    /// the host has no tar.
+    /// the files have to be sent one by one: the host has no tar, or a file has grown meanwhile.
     async fn as_archive(&self) -> Result<Option<TreeReport>, FilesError> {
         let mut hasher = Hasher::default();
         hasher.update(self.target.as_bytes());
@@ -122,17 +122,17 @@ impl PutTree<'_> {
         let part = self.target.beside(".", &format!(".sshjobs-{id}.part"));
         let sent = self.send_archive(&part).await;
         let done = match sent {
-            Ok(true) => self.finish_archive(&part).await,
-            Ok(false) => return Ok(None),
+            Ok(true) => self.finish_archive(&part).await.map(Some),
+            Ok(false) => Ok(None),
             Err(error) => Err(error),
         };
-        if done.is_err() {
+        if !matches!(done, Ok(Some(_))) {
             self.discard(&part).await;
         }
-        done.map(Some)
+        done
     }
 
-    /// Returns whether the host has tar.
+    /// Returns false if the host has no tar, or a file has grown while it was sent.
     async fn send_archive(&self, part: &RemotePath) -> Result<bool, FilesError> {
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let root = self.local.to_owned();
@@ -140,8 +140,11 @@ impl PutTree<'_> {
         let progress = Arc::clone(self.progress);
         let packing = tokio::task::spawn_blocking(move || {
             let mut stream = SyncIoBridge::new(near);
-            pack(&root, &entries, &progress, &mut stream)?;
-            stream.shutdown()
+            let packed = pack(&root, &entries, &progress, &mut stream)?;
+            if packed == Packed::All {
+                stream.shutdown()?;
+            }
+            Ok(packed)
         });
         let directory = inert_bytes(part.as_bytes());
         // -o: files belong to us, not to a user with the same number as here.
@@ -164,9 +167,10 @@ impl PutTree<'_> {
         let is_local_error =
             packed.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);
         if is_local_error {
-            return packed.map(|()| true).map_err(FilesError::local(self.local));
+            return packed.map(|_| true).map_err(FilesError::local(self.local));
         }
-        if ended.status == Some(NO_TAR) {
+        let has_grown_file = matches!(packed, Ok(Packed::UpToGrownFile));
+        if ended.status == Some(NO_TAR) || has_grown_file {
             return Ok(false);
         }
         if ended.status != Some(0) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 
 use super::host_path::{PathOnHosts, is_stream};
-use super::many::{Copies, hosts_of, on_each, write_ci_files};
+use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::put::{at_least_two, interrupted, jobs_error};
 use super::result::Copied;
@@ -35,6 +35,7 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
             .iter()
             .map(|word| PathOnHosts::parse(word))
             .collect::<Result<_, _>>()?;
+        check_ci_files(&args.copy)?;
         let jobs = service.library().becoming(args.copy.becomes.becomes()?);
         let progress = Arc::new(Progress::default());
         let getting = Getting {

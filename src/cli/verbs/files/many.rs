@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::result::Copied;
 use crate::cli::args::CopyArgs;
 use crate::cli::exit::print;
-use crate::cli::fleet::{HostResult, write_joblog, write_junit};
+use crate::cli::fleet::{HostResult, check_writable, write_joblog, write_junit};
 use crate::cli::json::json;
 use crate::cli::{Exit, note, report};
 use crate::jobs::{FleetSpec, fold, timestamp_of};
@@ -73,6 +73,12 @@ pub(super) async fn on_each<'a>(
         exit: print_counts(&all, printed),
         results: all.iter().map(|done| done.result(command)).collect(),
     }
+}
+
+/// Refuses files for CI that can't be written, before anything is copied.
+pub(super) fn check_ci_files(args: &CopyArgs) -> Result<(), Error> {
+    let mut files = [&args.joblog, &args.junit].into_iter().flatten();
+    files.try_for_each(|file| check_writable(file))
 }
 
 /// Writes the files for CI. `command` is the name of the test suite.

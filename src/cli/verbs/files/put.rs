@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::host_path::{PathOnHosts, is_stream};
-use super::many::{Copies, hosts_of, on_each, write_ci_files};
+use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::result::Copied;
 use crate::cli::args::{CopyArgs, PutArgs};
@@ -74,6 +74,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
             args: &args,
             progress: &progress,
         };
+        check_ci_files(&args.copy)?;
         let command = format!("put {}", target.shown(&target.hosts));
         let mut signals = Signals::catch()?;
         let copies = async {
@@ -187,6 +188,9 @@ impl Putting<'_> {
             }
             files.make_directories(&path).await.map_err(jobs_error)?;
             return Ok(Some(path));
+        }
+        if self.args.parents {
+            files.make_directories(&path.parent()).await.map_err(jobs_error)?;
         }
         Ok(None)
     }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::finish::finish;
@@ -16,7 +17,7 @@ use crate::wire::{Code, Error};
 pub async fn export(api: &Api, mut args: ExportArgs) -> Exit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
-        match &args.output {
+        match args.output.as_deref().filter(|file| *file != Path::new("-")) {
             Some(file) => to_file(api, &args, file).await,
             None => to_stdout(api, &args).await,
         }
@@ -66,6 +67,8 @@ async fn to_regular_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Ex
     };
     let mut new = tempfile::Builder::new()
         .prefix(".sshjobs-export")
+        // Less the umask, as for any new file.
+        .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory)
         .map_err(|error| unwritable(file, &error))?;
     let mut written = Ok(());
@@ -75,6 +78,10 @@ async fn to_regular_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Ex
     })
     .await?;
     written.map_err(|error| unwritable(file, &error))?;
+    if let Ok(old) = fs::metadata(file) {
+        let kept = new.as_file().set_permissions(old.permissions());
+        kept.map_err(|error| unwritable(file, &error))?;
+    }
     let new: File = new.persist(file).map_err(|error| unwritable(file, &error.error))?;
     let length = new.metadata().map_err(|error| unwritable(file, &error))?.len();
     note(&format!("{}: {length} bytes", file.display()));
