@@ -145,6 +145,7 @@ mod tests {
             "8-18",
             "mon 8-18",
             "mon 25:00-26:00",
+            "mon 08:60-09:00",
             "moon 08:00-09:00",
         ] {
             assert!(Hours::parse(&[text.to_owned()]).is_err(), "{text:?}");

@@ -40,3 +40,20 @@ pub(super) fn unknown(what: &str, word: &str, known: &[&str]) -> String {
         None => format!("unknown {what} {word:?}; known are {}", known.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_word_is_reported_with_the_known_ones() {
+        for (known, expected) in [
+            (["admin", "run"].as_slice(), "; did you mean \"admin\"?"),
+            (&["x", "y"], "; known are x, y"),
+            (&[], "; there is none"),
+        ] {
+            let message = unknown("role", "admn", known);
+            assert_eq!(message, format!("unknown role \"admn\"{expected}"));
+        }
+    }
+}
