@@ -538,6 +538,21 @@ async fn the_user_of_the_client_is_asked_where_the_rule_says_so() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_the_client_is_not_asked_for_more_than_is_shown() {
+    let fixture = Fixture::start().await;
+    let command = format!("true {}; echo hidden", "x".repeat(2000));
+    let call = json!({"name": "ssh_run", "arguments": {"host": "client1", "command": command}});
+
+    let capable = json!({"elicitation": {"url": {}}});
+    let refused = result_in(&fixture.agent.modern_as(capable, "tools/call", call));
+
+    let error = &refused["_meta"]["sshjobs/error"];
+    assert_eq!(error["code"], "approval_unavailable", "{refused}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("2000 of them"), "{message}");
+}
+
 #[tokio::test]
 async fn an_input_is_approved_with_its_content() {
     let fixture = Fixture::start().await;

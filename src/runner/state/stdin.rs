@@ -347,7 +347,11 @@ mod tests {
         assert_eq!(taken(&pipe), "\x04half\x04\x04");
         stdin.write(b"half\x03", PRELUDE_TIMEOUT).await.unwrap();
         stdin.close(PRELUDE_TIMEOUT).await.unwrap();
-        assert_eq!(taken(&pipe), "half\x03\x04", "the line was discarded");
+        let all = taken(&pipe);
+        assert!(
+            all.ends_with("half\x03\x04"),
+            "the line was discarded: {all:?}"
+        );
         assert!(
             !stdin.is_closed() && !*lock(&pipe.ended),
             "keys can still be pressed"
