@@ -24,8 +24,8 @@ pub(super) struct Copies {
     pub(super) results: Vec<HostResult>,
 }
 
-/// Copies for each host, at most `-j` at a time, and prints the results. `copy` returns what it
-/// copied, and the first error.
+/// Copies for each host, at most `-j` at a time, and prints the results. `copy` adds the
+/// files that it has copied to a list, and returns the first error.
 pub(super) async fn on_each<'a>(
     hosts: &'a [String],
     args: &CopyArgs,
