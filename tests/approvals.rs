@@ -14,7 +14,7 @@ use crate::support::{Sshd, eventually};
 const RULES: &str = r#"
 [[rules]]
 name = "everyone looks"
-verbs = ["hosts", "jobs", "tail", "read", "search", "wait"]
+verbs = ["hosts", "jobs", "tail", "read", "search", "wait", "forget"]
 
 [[rules]]
 name = "production asks a person"
@@ -385,6 +385,39 @@ async fn a_call_with_an_idempotency_key_finds_its_job_again() {
 
     assert_eq!(first["job_id"], again["job_id"]);
     assert_eq!(fs::read_to_string(file).unwrap(), "ran\n");
+}
+
+#[tokio::test]
+async fn an_approval_that_was_used_lets_no_other_command_through() {
+    let fixture = Fixture::start().await;
+    let Fixture { sshd, agent, .. } = &fixture;
+    let running = on_prod("sleep 60");
+    approve(&fixture.alice, &asked(agent, "spawn", &running));
+    let running = agent.ok("spawn", running);
+    let mut approved = on_prod("true");
+    approved["idempotency_key"] = json!("once");
+    approved["after"] = json!([running["job_id"]]);
+    approve(&fixture.alice, &asked(agent, "spawn", &approved));
+    let queued = agent.ok("spawn", approved.clone());
+    let queued = json!({"job_id": queued["job_id"]});
+    agent.ok(
+        "signal",
+        json!({"job_id": queued["job_id"], "signal": "TERM"}),
+    );
+    let job = queued["job_id"].as_str().unwrap();
+    agent.ok("forget", json!({"job_id": job}));
+
+    let file = sshd.path("ran");
+    let mut other = on_prod(&format!("echo ran >> {}", file.display()));
+    other["idempotency_key"] = json!("once");
+    asked(agent, "spawn", &other);
+    let (status, again) = agent.call("spawn", approved);
+    assert_eq!((status, &again["code"]), (410, &json!("expired_job")));
+
+    assert!(!file.exists());
+    let decisions = fixture.audited("decision").into_iter();
+    let allowed = decisions.filter(|line| line["verb"] == "spawn" && line["allowed"] == true);
+    assert_eq!(allowed.count(), 2);
 }
 
 #[tokio::test]

@@ -35,14 +35,10 @@ pub struct Approval {
     /// Time at which the call was let through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_at: Option<u64>,
-    /// Number of calls that were let through: repetitions with one idempotency key, of which one starts
-    /// a job.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub uses: u32,
     /// The idempotency key of the call that was let through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_with_key: Option<String>,
-    /// The job that the call has started.
+    /// The job that the call starts. Set when the call is let through, before it starts anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
     /// Whether its expiry was reported to the asker.
@@ -118,9 +114,4 @@ impl Approval {
         let agreeing = self.votes.iter().filter(|vote| vote.agrees).count();
         u64::try_from(agreeing).is_ok_and(|agreeing| agreeing >= u64::from(self.needed))
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }

@@ -82,6 +82,19 @@ impl ExactCall {
         serde_json::to_string(self).expect("it has only texts, numbers and lists")
     }
 
+    /// Whether two calls, as canonical JSON, ask for the same effect. The policy and the host's keys may have
+    /// changed in between.
+    pub fn ask_for_the_same(one: &str, other: &str) -> bool {
+        let request_in = |text| {
+            serde_json::from_str::<Self>(text).ok().map(|call| Self {
+                policy: String::new(),
+                host_keys: Vec::new(),
+                ..call
+            })
+        };
+        request_in(one).is_some_and(|request| request_in(other) == Some(request))
+    }
+
     /// SHA-256 of a canonical text, in hexadecimal.
     pub fn hash(canonical: &str) -> String {
         let mut hexadecimal = String::new();

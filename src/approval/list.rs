@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::approval::{Approval, ApprovalState, Vote};
+use super::exact_call::ExactCall;
 
 /// All approvals of a server or cluster. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,8 @@ pub struct Ask {
     pub needed: u32,
     /// The key with which a repetition of the call returns the first one's job.
     pub idempotency_key: Option<String>,
+    /// The id that a job has which the call starts.
+    pub job: Option<String>,
 }
 
 /// The approval of a call.
@@ -49,7 +52,8 @@ pub enum Found {
     Denied(Approval),
     /// No approver answered in time. The next call asks again.
     Expired(Approval),
-    /// A call with this idempotency key went through before, and has started a job.
+    /// The same call went through before, with this idempotency key. Its job is the answer, and nothing may
+    /// be started.
     Repeated(Approval),
 }
 
@@ -138,20 +142,10 @@ impl ApprovalList {
         let of_asker = self.approvals.iter_mut().filter(|approval| approval.asker == ask.asker);
         let mut newest = None;
         for approval in of_asker {
-            let is_this_call = approval.sha256 == ask.sha256;
-            if approval.was_used_with(ask.idempotency_key.as_deref()) {
-                if approval.job.is_some() {
-                    // Also if the host's key or the policy has changed since: nothing new is started.
-                    return Ok(Found::Repeated(approval.clone()));
-                }
-                if is_this_call {
-                    // The first call may have failed, or is still under way. The key ensures that only
-                    // one of them starts a job.
-                    approval.uses += 1;
-                    return Ok(Found::Passed(approval.clone()));
-                }
+            if approval.was_used_for(ask) {
+                return Ok(Found::Repeated(approval.clone()));
             }
-            if is_this_call {
+            if approval.sha256 == ask.sha256 {
                 newest = Some(approval);
             }
         }
@@ -209,7 +203,6 @@ impl ApprovalList {
             expires_at: now.saturating_add(APPROVAL_LIFETIME),
             votes: Vec::new(),
             used_at: None,
-            uses: 0,
             used_with_key: None,
             job: None,
             is_expiry_reported: false,
@@ -264,21 +257,24 @@ impl ApprovalList {
             .approvals
             .iter_mut()
             .find(|approval| approval.id == id && approval.used_at == used_at);
-        // Of several repetitions another one may still start the job.
-        if let Some(approval) = found
-            && approval.job.is_none()
-            && approval.uses == 1
-        {
+        if let Some(approval) = found {
             approval.used_at = None;
             approval.used_with_key = None;
-            approval.uses = 0;
+            approval.job = None;
         }
     }
 
-    /// Notes the job that an approved call has started.
+    /// Notes that an approved call has led to another job than the one it would have started.
     pub fn note_job(&mut self, id: &str, job: &str) {
         if let Some(approval) = self.approvals.iter_mut().find(|approval| approval.id == id) {
             approval.job = Some(job.to_owned());
+        }
+    }
+
+    /// Notes that the call of an approval has no job: a repetition needs another approval.
+    pub fn note_no_job(&mut self, id: &str) {
+        if let Some(approval) = self.approvals.iter_mut().find(|approval| approval.id == id) {
+            approval.used_with_key = None;
         }
     }
 }
@@ -290,8 +286,9 @@ impl Approval {
             ApprovalState::Pending => Some(Found::Pending(self.clone())),
             ApprovalState::Approved => {
                 self.used_at = Some(now);
-                self.uses = 1;
                 self.used_with_key.clone_from(&ask.idempotency_key);
+                // From here on, so that no failure makes a repetition start a second job.
+                self.job.clone_from(&ask.job);
                 Some(Found::Passed(self.clone()))
             }
             // For a while: an agent must not ask again and again until someone agrees.
@@ -307,8 +304,14 @@ impl Approval {
         }
     }
 
-    fn was_used_with(&self, key: Option<&str>) -> bool {
-        self.used_at.is_some() && key.is_some() && self.used_with_key.as_deref() == key
+    /// Whether it was used by a call with the same idempotency key that asks for the same.
+    fn was_used_for(&self, ask: &Ask) -> bool {
+        let has_same_key =
+            ask.idempotency_key.is_some() && self.used_with_key == ask.idempotency_key;
+        self.used_at.is_some()
+            && self.job.is_some()
+            && has_same_key
+            && (self.sha256 == ask.sha256 || ExactCall::ask_for_the_same(&self.call, &ask.call))
     }
 
     /// Bytes of the texts that callers have chosen.

@@ -94,12 +94,20 @@ const FLEET: &str = "fleet";
 impl Job {
     /// A job that starts now.
     pub fn new(caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
-        let named = if spec.fleet.is_some() {
-            FLEET
+        Self::with_id(Self::new_id(&spec), caller, spec, limits)
+    }
+
+    /// A new id for a job, which starts with the name of its host.
+    pub fn new_id(spec: &JobSpec) -> JobId {
+        if spec.fleet.is_some() {
+            JobId::new(FLEET)
         } else {
-            &spec.host
-        };
-        let id = JobId::new(named);
+            JobId::new(&spec.host)
+        }
+    }
+
+    /// A job that starts now, with an id of [`new_id`](Self::new_id).
+    pub fn with_id(id: JobId, caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
         let log = Log::new(limits);
         Self::begun(
             Identity {

@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use secrecy::SecretString;
+use tokio::time::{Instant, sleep};
 
 use super::door::Door;
 use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use super::judge::{On, Place, Start, Starting};
+use super::judge::{EarlierStart, LOOK_AGAIN, On, Place, Start, Starting};
 use crate::job::{
-    Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key, check_word,
-    quote,
+    self, Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key,
+    check_word, quote,
 };
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
@@ -298,7 +299,7 @@ impl<T> Command<T> {
     async fn judge_members(&self, spec: &JobSpec) -> Result<Vec<Start>, Error> {
         let mut starts = Vec::new();
         for member in spec.hosts() {
-            let on = on(member, self.starting(spec));
+            let on = on(member, self.starting(spec, None));
             let checked = self.door.check_user(self.verb, on).await;
             let judged = match checked {
                 Ok(()) => self.door.judge_start(self.verb, on, spec.timeout).await,
@@ -323,9 +324,20 @@ impl<T> Command<T> {
         self.fill_template().await?;
         // Checked before the policy is asked, so that a mistake is reported as one.
         let spec: JobSpec = self.draft.clone().try_into()?;
-        let on = on(&host.name, self.starting(&spec));
-        door.check_user(self.verb, on).await?;
-        let start = door.judge_start(self.verb, on, spec.timeout).await?;
+        let id = job::Job::new_id(&spec);
+        let start = loop {
+            let on = on(&host.name, self.starting(&spec, Some(&id)));
+            door.check_user(self.verb, on).await?;
+            let start = door.judge_start(self.verb, on, spec.timeout).await?;
+            let Some(earlier) = start.earlier() else { break start };
+            let mut repeated = self.draft.clone();
+            repeated.timeout = start.timeout;
+            door.fill_secrets(&mut repeated).await?;
+            if let Some(job) = self.find_earlier(&repeated.try_into()?, earlier).await? {
+                return Ok(job);
+            }
+            door.note_no_job(self.verb, on, earlier).await?;
+        };
         self.draft.timeout = start.timeout;
         let spec = match self.with_secrets().await {
             Ok(spec) => spec,
@@ -336,12 +348,17 @@ impl<T> Command<T> {
             }
         };
         let inside = door.look(self.verb, &host.name);
-        let order = Order::new(door.caller(), spec, self.key);
+        let order = Order {
+            id: id.clone(),
+            ..Order::new(door.caller(), spec, self.key)
+        };
         let spawned = inside.runner.spawn(order, self.patience).await;
         match &spawned {
             Ok(job) => {
                 start.note_job(job);
-                door.note_job_of_approval(&start, &job.id).await;
+                if job.id != id {
+                    door.note_job_of_approval(&start, &job.id).await;
+                }
             }
             Err(error) => {
                 start.note_failure(chain(error)).await;
@@ -381,9 +398,42 @@ impl<T> Command<T> {
         Ok(self.draft.clone().try_into()?)
     }
 
-    fn starting<'a>(&'a self, spec: &'a JobSpec) -> Starting<'a> {
+    /// The job of the start that this one repeats. `None` if it has none.
+    async fn find_earlier(
+        &self,
+        spec: &JobSpec,
+        earlier: &EarlierStart,
+    ) -> Result<Option<Job>, Error> {
+        let inside = self.door.look(self.verb, &earlier.job);
+        let give_up_at = Instant::now() + self.door.approval_wait();
+        let job = loop {
+            let order = Order {
+                id: earlier.job.clone(),
+                ..Order::new(self.door.caller(), spec.clone(), self.key.clone())
+            };
+            let found = inside.runner.find_started(order, self.patience).await;
+            let found = found.map_err(|source| Error::Spawn {
+                host: spec.host.clone(),
+                nearest: None,
+                source,
+            })?;
+            // The earlier call may be under way, perhaps in another process, and not have come to its start.
+            if found.is_some() || Instant::now() >= give_up_at {
+                break found;
+            }
+            sleep(LOOK_AGAIN).await;
+        };
+        Ok(job.map(|job| Job {
+            is_approved: true,
+            door: self.door.clone(),
+            job,
+        }))
+    }
+
+    fn starting<'a>(&'a self, spec: &'a JobSpec, job: Option<&'a JobId>) -> Starting<'a> {
         Starting {
             spec,
+            job,
             idempotency_key: self.key.as_deref(),
             reason: self.reason.as_deref(),
         }

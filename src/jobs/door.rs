@@ -14,7 +14,8 @@ use super::config::Config;
 use super::error::Error;
 use super::excluded::is_excluded_by_address;
 use super::judge::{
-    Ballot, Call, Content, Judge, On, Permission, Place, PolicyState, Start, Voter, Why,
+    Ballot, Call, Content, EarlierStart, Judge, On, Permission, Place, PolicyState, Start, Voter,
+    Why,
 };
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
@@ -550,6 +551,19 @@ impl Door {
     /// Notes the job that an approved start has led to.
     pub(super) async fn note_job_of_approval(&self, start: &Start, job: &JobId) {
         self.inside.judge.note_job_of_approval(start, job).await;
+    }
+
+    /// Notes that the start which a call repeats has no job: it needs another approval.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) async fn note_no_job(
+        &self,
+        verb: Verb,
+        on: On<'_>,
+        earlier: &EarlierStart,
+    ) -> Result<(), Error> {
+        Ok(self.inside.judge.note_no_job(self.call(verb, on), earlier).await?)
     }
 
     /// Gives the approval of a start back that has started nothing.

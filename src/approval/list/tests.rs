@@ -12,6 +12,7 @@ fn ask(id: &str) -> Ask {
         policy: "1".to_owned(),
         needed: 1,
         idempotency_key: None,
+        job: None,
     }
 }
 
@@ -124,35 +125,80 @@ fn no_answer_is_no_and_an_agreement_does_not_last() {
     assert!(matches!(unused, Found::Expired(_)));
 }
 
-#[test]
-fn a_call_with_an_idempotency_key_finds_its_job_again() {
-    let mut list = ApprovalList::default();
-    let keyed = Ask {
-        idempotency_key: Some("k".to_owned()),
-        ..ask("a")
+/// A call for a command by a policy, with the idempotency key "k".
+fn keyed(command: &str, policy: &str) -> Ask {
+    let call = ExactCall {
+        command: Some(command.to_owned()),
+        policy: policy.to_owned(),
+        ..ExactCall::default()
     };
-    list.pass(&keyed, 0).unwrap();
-    list.vote("a", vote("alice", true), 1).unwrap();
-    assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
-    assert!(
-        is_passed(&list.pass(&keyed, 3).unwrap()),
-        "the first call is still under way, and the key keeps it from running twice"
-    );
-    list.note_job("a", "j1");
-
-    for sha256 in ["abc", "a new host key"] {
-        let again = Ask {
-            sha256: sha256.to_owned(),
-            ..keyed.clone()
-        };
-        let found = list.pass(&again, 4).unwrap();
-        assert!(matches!(found, Found::Repeated(used) if used.job.as_deref() == Some("j1")));
+    let call = call.canonical();
+    Ask {
+        sha256: ExactCall::hash(&call),
+        call,
+        idempotency_key: Some("k".to_owned()),
+        job: Some("j1".to_owned()),
+        ..ask("a")
     }
+}
+
+fn is_repeated(found: &Found) -> bool {
+    matches!(found, Found::Repeated(used) if used.job.as_deref() == Some("j1"))
+}
+
+#[test]
+fn a_call_with_an_idempotency_key_finds_its_job_again_and_starts_no_other() {
+    let mut list = ApprovalList::default();
+    let first = keyed("true", "1");
+    list.pass(&first, 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    assert!(is_passed(&list.pass(&first, 2).unwrap()));
+
+    let again = Ask {
+        job: Some("j2".to_owned()),
+        ..first.clone()
+    };
+    assert!(is_repeated(&list.pass(&again, 3).unwrap()));
+    let by_a_newer_policy = keyed("true", "2");
+    assert!(is_repeated(&list.pass(&by_a_newer_policy, 4).unwrap()));
     let other_key = Ask {
         idempotency_key: Some("other".to_owned()),
         ..ask("b")
     };
     assert!(matches!(list.pass(&other_key, 5), Ok(Found::Asked(_))));
+}
+
+#[test]
+fn another_call_with_a_used_idempotency_key_needs_an_approval_of_its_own() {
+    let mut list = ApprovalList::default();
+    let first = keyed("true", "1");
+    list.pass(&first, 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    assert!(is_passed(&list.pass(&first, 2).unwrap()));
+
+    let other = Ask {
+        id: "b".to_owned(),
+        ..keyed("rm -rf /", "1")
+    };
+
+    assert!(matches!(list.pass(&other, 3), Ok(Found::Asked(_))));
+}
+
+#[test]
+fn an_approval_whose_call_has_no_job_is_used_up() {
+    let mut list = ApprovalList::default();
+    let first = keyed("true", "1");
+    list.pass(&first, 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    assert!(is_passed(&list.pass(&first, 2).unwrap()));
+
+    list.note_no_job("a");
+
+    let again = Ask {
+        id: "b".to_owned(),
+        ..first
+    };
+    assert!(matches!(list.pass(&again, 3), Ok(Found::Asked(_))));
 }
 
 #[test]
@@ -169,23 +215,6 @@ fn an_approval_that_was_given_back_can_be_used() {
     list.give_back("a", Some(2));
 
     assert_eq!(list.get("a").unwrap().state(3), ApprovalState::Approved);
-}
-
-#[test]
-fn an_approval_is_not_given_back_while_a_repetition_may_start_the_job() {
-    let mut list = ApprovalList::default();
-    let keyed = Ask {
-        idempotency_key: Some("k".to_owned()),
-        ..ask("a")
-    };
-    list.pass(&keyed, 0).unwrap();
-    list.vote("a", vote("alice", true), 1).unwrap();
-    assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
-    assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
-
-    list.give_back("a", Some(2));
-
-    assert!(matches!(list.pass(&ask("b"), 3), Ok(Found::Asked(_))));
 }
 
 #[test]

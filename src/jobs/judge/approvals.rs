@@ -13,7 +13,7 @@ use crate::approval::{
     Approval, ApprovalList, Ask, CantVote, ExactCall, Found, TooManyApprovals, Vote,
 };
 use crate::audit::visible_text;
-use crate::job::StdinPlan;
+use crate::job::{JobId, StdinPlan};
 use crate::policy::{Endpoint, Machine};
 use crate::store::{SharedValue, SharedValueError};
 use crate::store::{Store, StoreError};
@@ -49,6 +49,8 @@ pub(super) enum ApprovalsError {
 pub(super) struct ApprovalRequest {
     pub(super) exact: ExactCall,
     pub(super) idempotency_key: Option<String>,
+    /// The id of the job that it starts.
+    pub(super) job: Option<JobId>,
     pub(super) reason: Option<String>,
     /// The rule or template that asks for it.
     pub(super) rule: String,
@@ -91,6 +93,7 @@ impl Approvals {
             policy: request.exact.policy.clone(),
             needed: request.needed,
             idempotency_key: request.idempotency_key.clone(),
+            job: request.job.as_ref().map(|job| job.as_str().to_owned()),
         };
         Ok(self.list.change(move |list| list.pass(&ask, unix_ms())).await??)
     }
@@ -115,14 +118,20 @@ impl Approvals {
         }
     }
 
-    /// Notes the job that an approved call has started.
-    pub(super) async fn note_job(&self, id: &str, job: &str) {
+    /// Notes that an approved call has led to another job than the one it would have started.
+    pub(super) async fn note_job(&self, id: &str, job: &JobId) {
         let id = id.to_owned();
-        let job = job.to_owned();
+        let job = job.as_str().to_owned();
         if let Err(error) = self.list.change(move |list| list.note_job(&id, &job)).await {
             // A repetition with the same key then needs another approval.
             tracing::warn!(%error, "the job of an approved call is not noted");
         }
+    }
+
+    /// Notes that the call of an approval has no job: a repetition needs another approval.
+    pub(super) async fn note_no_job(&self, id: &str) -> Result<(), ApprovalsError> {
+        let id = id.to_owned();
+        Ok(self.list.change(move |list| list.note_no_job(&id)).await?)
     }
 
     /// A hash that only processes with the same store can compute, and that differs for another caller:

@@ -11,8 +11,9 @@ use super::call::Call;
 use super::judge::{Judge, permits};
 use super::policy_in_force::{LoadedPolicy, PolicyInForce};
 use super::refusal::{PolicyRefusal, Why};
-use super::ruling::{Allowance, Ruling, Used};
+use super::ruling::{Allowance, EarlierStart, Ruling, Used};
 use crate::approval::{Approval, ExactCall, Found};
+use crate::job::JobId;
 use crate::policy::{Consent, Permit, Verb};
 use crate::ssh::Question;
 
@@ -44,8 +45,8 @@ enum Outcome {
     DecideAgain,
 }
 
-/// Time between two looks for an answer, which may come through another process.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Time between two looks for what may come through another process.
+pub(in crate::jobs) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Judge {
     /// Decides on a call. If someone has to agree, asks them, and waits as long as the call does.
@@ -159,6 +160,7 @@ impl Judge {
         Ok(ApprovalRequest {
             exact,
             idempotency_key: start.and_then(|start| start.idempotency_key).map(str::to_owned),
+            job: start.and_then(|start| start.job).cloned(),
             reason: start.and_then(|start| start.reason).map(str::to_owned),
             rule: required.by.clone(),
             needed: required.needed,
@@ -230,7 +232,10 @@ impl Judge {
             Found::Passed(Approval { id, used_at, .. }) => {
                 Outcome::Granted(Used::ByApprovers { id, used_at })
             }
-            Found::Repeated(Approval { id, .. }) => Outcome::Granted(Used::Repetition { id }),
+            Found::Repeated(Approval { id, job, .. }) => {
+                let job = job.as_deref().map(JobId::from).expect("a repetition has a job");
+                Outcome::Granted(Used::Repetition(EarlierStart { approval: id, job }))
+            }
             Found::Denied(approval) => {
                 let vote = approval.refusal();
                 Outcome::Refused(Why::ApprovalDenied {

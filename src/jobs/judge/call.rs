@@ -48,6 +48,8 @@ pub(in crate::jobs) struct On<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::jobs) struct Starting<'a> {
     pub(in crate::jobs) spec: &'a JobSpec,
+    /// The id that the job has. `None` for a member of a fleet, whose start no person can approve.
+    pub(in crate::jobs) job: Option<&'a JobId>,
     /// A repetition with the same key returns the first call's job.
     pub(in crate::jobs) idempotency_key: Option<&'a str>,
     /// Why it is needed, in the caller's words, for those who have to agree.

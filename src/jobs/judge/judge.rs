@@ -10,7 +10,7 @@ use super::call::Call;
 use super::machines::{Machines, Place};
 use super::policy_in_force::{LoadedPolicy, PolicyFileError, PolicyInForce, PolicyState};
 use super::refusal::{Limit, PolicyRefusal, Why};
-use super::ruling::{Allowance, Ruling, Used};
+use super::ruling::{Allowance, EarlierStart, Ruling, Used};
 use super::usage::{Key, Reservation, Usage};
 use crate::audit::AuditFiles;
 use crate::hosts::Hosts;
@@ -175,12 +175,12 @@ impl Judge {
             });
         };
         let mut ruling = self.decide_or_ask(policy, call).await?;
-        if let Some(Used::Repetition { .. }) = &ruling.approval {
-            // Nothing new is started, so no limit counts it, and the log has its first call.
+        if let Some(Used::Repetition(_)) = &ruling.approval {
+            // Nothing is started, so no limit counts it, and the log has its first call.
             let allowances = ruling.verdict?;
             let most = allowances.first().and_then(|allowance| allowance.limits.timeout);
             return Ok(Start {
-                // As it was for the first call, which is compared with this one.
+                // As it was for the first call, whose order may have to be sent again.
                 timeout: timeout.into_iter().chain(most).min(),
                 approval: ruling.approval,
                 ..Start::default()
@@ -209,12 +209,27 @@ impl Judge {
         })
     }
 
-    /// Notes the job that an approved start has led to, so that a repetition with the same idempotency
-    /// key finds it.
+    /// Notes that an approved start has led to another job than the one it asked for, so that a repetition
+    /// with the same idempotency key finds it.
     pub(in crate::jobs) async fn note_job_of_approval(&self, start: &Start, job: &JobId) {
         if let Some(Used::ByApprovers { id, .. }) = &start.approval {
-            self.approvals.note_job(id, job.as_str()).await;
+            self.approvals.note_job(id, job).await;
         }
+    }
+
+    /// Notes that an approved start has no job: a repetition needs another approval.
+    ///
+    /// # Errors
+    /// If the approvals can't be used.
+    pub(in crate::jobs) async fn note_no_job(
+        &self,
+        call: Call<'_>,
+        earlier: &EarlierStart,
+    ) -> Result<(), Box<PolicyRefusal>> {
+        self.approvals.note_no_job(&earlier.approval).await.map_err(|error| {
+            tracing::error!(%error, "approvals can't be used");
+            call.refused(Why::ApprovalsUnusable)
+        })
     }
 
     /// Decides on a call that was not made yet: nothing is recorded, and no person is asked.
@@ -439,6 +454,14 @@ impl Start {
     pub(in crate::jobs) async fn note_failure(&self, why: String) {
         if let Some(recorded) = &self.recorded {
             recorded.note_failure(why).await;
+        }
+    }
+
+    /// The start that this one repeats. Nothing may be started then.
+    pub(in crate::jobs) fn earlier(&self) -> Option<&EarlierStart> {
+        match &self.approval {
+            Some(Used::Repetition(earlier)) => Some(earlier),
+            Some(Used::ByApprovers { .. } | Used::ByClient) | None => None,
         }
     }
 

@@ -34,6 +34,7 @@ mod ruling;
 mod usage;
 mod voting;
 
+pub(super) use asking::LOOK_AGAIN;
 pub(super) use auditor::Auditor;
 pub(super) use call::{Call, Content, On, Starting};
 pub use explanation::{CaseResult, Explanation};
@@ -41,5 +42,6 @@ pub(super) use judge::{Judge, Permission, Start};
 pub(super) use machines::Place;
 pub use policy_in_force::{PolicyFileError, PolicyState};
 pub use refusal::{Limit, PolicyRefusal, Why};
+pub(super) use ruling::EarlierStart;
 pub(super) use voting::Voter;
 pub use voting::{Ballot, VoteError};

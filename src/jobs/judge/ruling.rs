@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::PolicyRefusal;
+use crate::job::JobId;
 use crate::policy::{Endpoint, Limits};
 
 /// A decision on a call, and its reasons.
@@ -38,11 +39,17 @@ pub(super) enum Used {
         /// Time at which it was used, in milliseconds since the Unix epoch.
         used_at: Option<u64>,
     },
-    /// A call with the same idempotency key has used it, and has started a job.
-    Repetition {
-        /// The id of the approval.
-        id: String,
-    },
+    /// The same call has used it before, with the same idempotency key. Nothing may be started.
+    Repetition(EarlierStart),
+}
+
+/// The start that an approval was used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::jobs) struct EarlierStart {
+    /// The id of the approval.
+    pub(in crate::jobs) approval: String,
+    /// The job, which may have failed to start, or be forgotten.
+    pub(in crate::jobs) job: JobId,
 }
 
 impl Used {
@@ -50,7 +57,8 @@ impl Used {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::ByClient => "client",
-            Self::ByApprovers { id, .. } | Self::Repetition { id } => id,
+            Self::ByApprovers { id, .. } => id,
+            Self::Repetition(earlier) => &earlier.approval,
         }
     }
 }

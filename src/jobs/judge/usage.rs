@@ -88,13 +88,16 @@ impl Usage {
 }
 
 impl Reservation {
-    /// Counts a job for as long as it runs.
+    /// Counts a job for as long as it runs. That includes a job that a repetition has started because the
+    /// earlier one was forgotten meanwhile.
     pub(super) fn note_job(&self, job: &Arc<Job>) {
-        if self.is_repetition {
-            return;
-        }
         let mut all = lock(&self.usage.0);
-        if let Some(counts) = all.get_mut(&self.key) {
+        if let Some(counts) = all.get_mut(&self.key)
+            && !counts.has(job)
+        {
+            if self.is_repetition {
+                counts.starts.push_back(Instant::now());
+            }
             counts.running.push(RunningJob {
                 job: Arc::downgrade(job),
                 idempotency_key: self.idempotency_key.clone(),
@@ -137,6 +140,10 @@ impl Counts {
         }
         self.running
             .retain(|running| running.job.upgrade().is_some_and(|job| !job.is_over()));
+    }
+
+    fn has(&self, job: &Arc<Job>) -> bool {
+        self.running.iter().any(|running| running.job.as_ptr() == Arc::as_ptr(job))
     }
 
     fn has_job_of(&self, idempotency_key: Option<&str>) -> bool {

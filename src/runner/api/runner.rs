@@ -22,7 +22,7 @@ use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
-use crate::runner::start::{launch_queued, spawn};
+use crate::runner::start::{find_started, launch_queued, spawn};
 use crate::runner::state::{
     Followers, ForeignJobs, Limits, Lookup, Observer, Order, QueueRule, Registry, Screens,
     SecretReader, Shared, SpawnError, Stdin, Tasks, WriteError,
@@ -147,6 +147,19 @@ impl Runner {
     /// command was sent starts nothing; afterwards the job continues and is listed.
     pub async fn spawn(&self, order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
         Box::pin(spawn(&self.shared, order, patience)).await
+    }
+
+    /// Finds the job with the id of an order whose start is repeated, and starts nothing. Waits until the
+    /// earlier start has finished, at most for `patience`. `None` if there is no such job.
+    ///
+    /// # Errors
+    /// The earlier start has failed just now, the job is no longer kept, or the store can't be read.
+    pub async fn find_started(
+        &self,
+        order: Order,
+        patience: Duration,
+    ) -> Result<Option<Arc<Job>>, SpawnError> {
+        find_started(&self.shared, order, patience).await
     }
 
     /// Searches for a job id: among the jobs of this process, of others, and of earlier ones. A job

@@ -28,10 +28,14 @@
 //! order to start a durable job, is sent; later the token has no effect. If the caller's timeout
 //! passes first, the call returns the starting job, and the launch continues.
 //!
+//! A repetition of a start that a person has approved starts nothing (`find_started.rs`): one approval is for
+//! one job.
+//!
 //! Registration and launch overlap where they can. An attached job dies with this process, so
 //! nothing is lost if its record comes late. A durable job outlives the process, and a process that
 //! finds it needs its record, which must therefore exist before the job does.
 
+mod find_started;
 mod first_output;
 mod launch;
 mod launch_attached;
@@ -45,5 +49,6 @@ mod send_command;
 mod spawn;
 mod wait_for_turn;
 
+pub(crate) use find_started::find_started;
 pub(crate) use launch::launch_queued;
 pub(crate) use spawn::spawn;

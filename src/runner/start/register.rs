@@ -112,7 +112,7 @@ pub(super) async fn find_earlier_job(
 ///
 /// Whether the host had started it is unknown; the order is safe to repeat, because a host starts
 /// each job at most once.
-async fn finish_interrupted_start(
+pub(super) async fn finish_interrupted_start(
     shared: &Arc<Shared>,
     spec: JobSpec,
     earlier: &Record,

@@ -57,7 +57,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
     registry.check_room(&order.spec.host, &shared.limits)?;
 
     let ring = ring_limits(shared, &order.spec);
-    let job = Arc::new(Job::new(order.caller, order.spec, ring));
+    let job = Arc::new(Job::with_id(order.id, order.caller, order.spec, ring));
     job.note_trouble(shared.unstored.clone());
 
     let record = shared.storing.is_some().then(|| {

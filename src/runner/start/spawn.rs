@@ -115,7 +115,7 @@ async fn must_wait(job: &Job, deadline: Instant) -> bool {
 
 /// Waits until the server reports that the command runs, or time is up. An error only if the server
 /// refused.
-async fn wait_until_started(job: &Job, deadline: Instant) -> Result<(), SpawnError> {
+pub(super) async fn wait_until_started(job: &Job, deadline: Instant) -> Result<(), SpawnError> {
     let timeout = deadline.saturating_duration_since(Instant::now()).min(EXEC_TIMEOUT);
     let status = job.wait_for(timeout, |log| log.phase().has_started()).await;
 

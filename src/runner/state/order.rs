@@ -1,7 +1,9 @@
-use crate::job::{Caller, JobSpec};
+use crate::job::{Caller, Job, JobId, JobSpec};
 
 /// A caller's request for a job.
 pub struct Order {
+    /// The id that the job gets.
+    pub id: JobId,
     /// The caller who will own the job.
     pub caller: Caller,
     /// Specification of the job.
@@ -17,6 +19,7 @@ impl Order {
     /// A caller's order.
     pub fn new(caller: &Caller, spec: JobSpec, key: Option<String>) -> Self {
         Self {
+            id: Job::new_id(&spec),
             caller: caller.clone(),
             spec,
             key: key.map(|key| (caller.clone(), key)),

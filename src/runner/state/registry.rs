@@ -346,6 +346,12 @@ impl Registry {
         }
     }
 
+    /// A job that is being started, also if its caller does not know it yet.
+    pub(crate) fn starting_with_id(&self, id: &JobId) -> Option<Arc<Job>> {
+        let entry = self.jobs.get(id)?;
+        matches!(entry.progress, Progress::Starting { .. }).then(|| Arc::clone(&entry.job))
+    }
+
     /// The jobs that are being started.
     pub(crate) fn starting(&self) -> Vec<Arc<Job>> {
         self.jobs
