@@ -763,6 +763,45 @@ async fn the_person_behind_an_agent_is_asked_on_a_page() {
     assert_eq!(listed["jobs"][0]["become"], "root", "{listed}");
 }
 
+#[tokio::test]
+async fn no_number_stands_for_a_user_that_a_rule_denies() {
+    let host = Host::start(Rules {
+        doas: "permit nopass worker\n",
+        ..Rules::default()
+    })
+    .await;
+    let policy = host.path("policy.toml");
+    let rules = r#"
+[[rules]]
+name = "all"
+commands = "any"
+verbs = ["run", "spawn", "get", "jobs", "tail", "read"]
+
+[[rules]]
+name = "not root"
+effect = "deny"
+users = ["root"]
+"#;
+    std::fs::write(&policy, rules).unwrap();
+    let server = Server::with(&host.sshd, &["--policy", &policy.display().to_string()]);
+    let caller = server.caller(&host.sshd, "agent1", &[]);
+    for user in ["0", "00", "+0", "root"] {
+        let becoming = json!({
+            "host": HOST, "command": "id -u", "become": user, "become_method": "doas",
+        });
+        let mut durable = becoming.clone();
+        durable["durable"] = json!(true);
+        let file = json!({
+            "host": HOST, "path": "/etc/shadow", "become": user, "become_method": "doas",
+        });
+        for (verb, request) in [("run", &becoming), ("spawn", &durable), ("get", &file)] {
+            let (status, reply) = caller.call(verb, request.clone());
+            let expected = if user == "root" { 403 } else { 400 };
+            assert_eq!(status, expected, "{verb} as {user}: {reply}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn over_http_a_file_is_read_and_written_as_root() {
     let host = Host::start(WITHOUT_PASSWORD).await;

@@ -32,6 +32,9 @@ pub enum BadBecome {
     /// A text can't be the name of a user.
     #[error("{0:?} is not the name of a user")]
     User(String),
+    /// A number, which doas takes for a user id: with it, another name of root passes a rule for root.
+    #[error("{0:?} is a number, which some programs take for a user id")]
+    Number(String),
     /// No program of this name changes the user.
     #[error("{0:?} does not change the user: use sudo, doas or su")]
     Method(String),
@@ -49,6 +52,12 @@ impl Become {
         let is_name = user.chars().all(|c| c.is_alphanumeric() || "._@-+\\$".contains(c));
         if user.is_empty() || !is_name || user.starts_with('-') || user.len() > LONGEST_USER {
             return Err(BadBecome::User(user));
+        }
+        // doas reads what no user is called as a number, by strtonum(3): also with a sign and zeros before it.
+        // On some hosts `sudo` is a script that calls doas.
+        let digits = user.strip_prefix('+').unwrap_or(&user);
+        if digits.chars().all(|c| c.is_ascii_digit()) {
+            return Err(BadBecome::Number(user));
         }
         Ok(Self { user, method })
     }
@@ -130,6 +139,17 @@ mod tests {
             "", "-u", "a b", "a'b", "a;id", "a\nb", "#0", "$(id)", "`id`",
         ] {
             assert!(Become::new(user, BecomeMethod::Sudo).is_err(), "{user:?}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_refused_because_doas_takes_it_for_a_user_id() {
+        for method in BecomeMethod::ALL {
+            for number in ["0", "00", "+0", "1000", "+"] {
+                let refused = Become::new(number, method);
+                assert_eq!(refused, Err(BadBecome::Number(number.to_owned())));
+            }
+            assert!(Become::new("4711a", method).is_ok());
         }
     }
 }

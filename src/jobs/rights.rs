@@ -160,7 +160,10 @@ impl<'a> Pattern<'a> {
             Self::Tag(tag) => has_tag(tags, tag),
             Self::Host { user, host, port } => {
                 let is_user = match (user, destination.user.as_deref()) {
-                    (Some(pattern), Some(chosen)) => matches(pattern, chosen),
+                    // A directory such as SSSD's may know an account by its name in any case.
+                    (Some(pattern), Some(chosen)) => {
+                        matches(&pattern.to_lowercase(), &chosen.to_lowercase())
+                    }
                     // If the destination names no user, ssh_config may choose the excluded one.
                     _ => true,
                 };
@@ -270,6 +273,8 @@ mod tests {
             ("*,!root@db1", "root@db1", false),
             ("*,!root@db1", "db1", false),
             ("*@*,!root@db1", "admin@db1", true),
+            ("*@*,!root@db1", "ROOT@db1", false),
+            ("*@*,!Svc*@db1", "sVC1@db1", false),
         ] {
             assert_eq!(
                 HostPatterns::from(patterns.to_owned()).contain(name, &[]),

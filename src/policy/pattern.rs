@@ -44,6 +44,18 @@ impl NamePattern {
         }
     }
 
+    /// Whether it matches the name of an account in some case. A directory such as SSSD's may know an account
+    /// by its name in any case, so that a rule which denies must not depend on it.
+    pub(super) fn matches_in_any_case(&self, account: &str) -> bool {
+        let account = account.to_lowercase();
+        match self {
+            Self::Any => true,
+            Self::Exact(text) => text.to_lowercase() == account,
+            Self::Prefix(start) => account.starts_with(&start.to_lowercase()),
+            Self::Wildcards(pattern) => matches(&pattern.to_lowercase(), &account),
+        }
+    }
+
     /// Whether it matches every name that another pattern matches. May miss some such pairs.
     pub(super) fn includes(&self, other: &Self) -> bool {
         match (self, other) {

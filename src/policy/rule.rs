@@ -139,7 +139,7 @@ impl Rule {
                 let mut machines = std::iter::once(&endpoint.machine).chain(&endpoint.jumps);
                 machines.any(|machine| self.has_machine(machine, Which::All))
                     && (self.users.is_empty()
-                        || endpoint.users.iter().any(|user| self.has_user(user)))
+                        || endpoint.users.iter().any(|user| self.has_user_in_any_case(user)))
             }
         }
     }
@@ -155,6 +155,10 @@ impl Rule {
 
     fn has_user(&self, user: &str) -> bool {
         self.users.iter().any(|pattern| pattern.matches(user))
+    }
+
+    fn has_user_in_any_case(&self, user: &str) -> bool {
+        self.users.iter().any(|pattern| pattern.matches_in_any_case(user))
     }
 
     /// Whether it matches every call that another rule matches. May miss some such pairs.

@@ -391,6 +391,41 @@ fn a_rule_with_users_needs_all_accounts_of_a_call() {
 }
 
 #[test]
+fn a_rule_that_denies_an_account_denies_its_name_in_any_case() {
+    let policy = policy(
+        r#"
+[[rules]]
+name = "all"
+commands = "any"
+
+[[rules]]
+name = "not these"
+effect = "deny"
+users = ["root", "adm*", "*\\svc"]
+
+[[rules]]
+name = "deploy only"
+callers = ["deployer"]
+users = ["deploy"]
+commands = "any"
+"#,
+    );
+    let agent = caller("agent1", Role::Run);
+    for (user, is_allowed) in [
+        ("root", false),
+        ("ROOT", false),
+        ("Admin", false),
+        ("CORP\\SVC", false),
+        ("deploy", true),
+    ] {
+        let mut becoming = endpoint("web1", &[]);
+        becoming.users.push(user.to_owned());
+        let (decided, _) = decided(&policy, &agent, Verb::Run, &becoming, CommandSource::Free);
+        assert_eq!(decided, is_allowed, "{user}");
+    }
+}
+
+#[test]
 fn targets_limit_forwards_and_a_socks_proxy_reaches_any_target() {
     let policy = policy(
         "[[rules]]\nname = \"postgres\"\nverbs = [\"forward\"]\ntargets = [\"localhost:5432\"]\n",

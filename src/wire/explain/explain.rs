@@ -165,6 +165,7 @@ fn spec(error: &SpecError) -> Error {
         }
         SpecError::Nul(_) => "take the NUL out",
         SpecError::Become(BadBecome::Method(_)) => "omit it for sudo",
+        SpecError::Become(BadBecome::Number(_)) => "use the name of the user, not its number",
         SpecError::Become(_) => "use the name of a user of the host, such as root",
         SpecError::DurableBecomeTerminal => "omit one of durable, pty and become",
         SpecError::FleetTerminal => "omit pty, or run it on one host at a time",
