@@ -10,6 +10,7 @@ use crate::support::{McpClient, Sshd, eventually};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
+use sshjobs::jobs::{Access, Error, Jobs};
 use sshjobs::policy::quote_for_any_shell;
 
 /// Names of one sshd, with the tag of each.
@@ -213,6 +214,74 @@ async fn a_job_is_read_only_where_the_policy_allows_it() {
     );
     let listed = agent.modern("resources/list", json!({}));
     assert!(!listed.contains(&id), "{listed}");
+}
+
+/// Rules for a caller who may know how jobs ended, and none of their lines.
+const WITHOUT_LINES: &str = r#"
+[[rules]]
+name = "start"
+callers = ["watcher", "local"]
+verbs = ["spawn", "jobs", "wait", "hosts"]
+commands = "any"
+"#;
+
+#[tokio::test]
+async fn no_reply_shows_lines_to_a_caller_who_may_neither_tail_nor_read() {
+    let (sshd, _) = sshd_with(WITHOUT_LINES).await;
+    let server = server(&sshd);
+    let watcher = server.caller(&sshd, "watcher", &[]);
+    // The word is not in the command, which a list of jobs shows.
+    let command = "printf 'the-%s\\n' word; exit 3";
+    let fleet = watcher.ok(
+        "spawn",
+        json!({"hosts": ["app1", "other1"], "command": command}),
+    );
+    let fleet = fleet["job_id"].as_str().unwrap();
+    let single = watcher.ok("spawn", json!({"host": "app1", "command": command}));
+    let single = single["job_id"].as_str().unwrap();
+    let both = json!({"job_ids": [fleet, single], "last_lines": 5, "last_lines_of": "all"});
+    assert_eq!(watcher.ok("wait", both.clone())["ended"], 2);
+
+    for (verb, request) in [
+        ("wait", both),
+        ("wait", json!({"job_ids": [fleet]})),
+        ("wait", json!({"job_ids": [fleet], "last_lines": 5})),
+        ("jobs", json!({})),
+        ("jobs", json!({"fleet": fleet})),
+        ("jobs", json!({"job_id": single})),
+        ("jobs", json!({"job_id": single, "detail": "processes"})),
+        ("jobs", json!({"job_id": format!("{fleet}/app1")})),
+    ] {
+        let (_, reply) = watcher.call(verb, request.clone());
+        assert!(
+            !reply.to_string().contains("the-word"),
+            "{verb} {request}: {reply}"
+        );
+    }
+    for path in ["stream", "raw?stream=stdout", "screen", "export"] {
+        let status = watcher.get(&format!("/v1/jobs/{single}/{path}")).status();
+        assert_eq!(status, 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_librarys_handle_of_a_job_needs_the_verbs_that_read() {
+    let (sshd, file) = sshd_with(WITHOUT_LINES).await;
+    let mut config = sshd.config();
+    config.policy.file = Some(file.clone());
+    let jobs = Jobs::new(config, Access::Listed);
+    let job = jobs.command("app1", "echo a word").spawn().await.unwrap();
+    job.wait_within(Duration::from_secs(10)).await;
+
+    let refused = jobs.job(job.id()).await.err();
+
+    assert!(matches!(refused, Some(Error::Policy(_))), "{refused:?}");
+    let readable = WITHOUT_LINES.replace("\"wait\"", "\"wait\", \"tail\", \"read\", \"search\"");
+    std::fs::write(&file, readable).unwrap();
+    jobs.reload_policy().await;
+    let handle = jobs.job(job.id()).await.unwrap();
+    assert_eq!(handle.last_lines(1, 100), ["a word"]);
+    jobs.shutdown().await;
 }
 
 #[tokio::test]

@@ -407,6 +407,20 @@ impl Door {
         Ok(())
     }
 
+    /// Whether the policy allows the caller lines of a job's output: by tail, or by read. Nothing is recorded.
+    pub(super) async fn may_show_lines(&self, job: &job::Job) -> bool {
+        for verb in [Verb::Tail, Verb::Read] {
+            let mut is_allowed = true;
+            for on in on_job(job, None) {
+                is_allowed &= self.ask(verb, on).await.is_ok();
+            }
+            if is_allowed {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Access for a verb on a host that the caller names.
     pub(super) async fn act_on_host(
         &self,

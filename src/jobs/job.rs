@@ -267,6 +267,12 @@ impl Job {
         self.job.excerpt(budget).await
     }
 
+    /// Whether the policy allows the caller lines of its output, for replies that may contain some.
+    #[doc(hidden)]
+    pub async fn may_show_lines(&self) -> bool {
+        self.door.may_show_lines(&self.job).await
+    }
+
     /// Waits until the host has started the command or failed to, at most for `patience`.
     pub async fn started_within(&self, patience: Duration) {
         self.look(Verb::Wait).runner.started(&self.job, patience).await;

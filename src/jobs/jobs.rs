@@ -265,10 +265,22 @@ impl Jobs {
 
     /// A job by its id. A member of a fleet has the fleet's id, a slash and the member's host.
     ///
+    /// The handle reads the job's output, so the policy must allow the caller each of the verbs tail, read,
+    /// search and wait on the job's hosts.
+    ///
     /// # Errors
     /// [`Error::UnknownJob`] if the caller sees no such job, [`Error::Expired`] if it is no longer
-    /// kept.
+    /// kept, [`Error::Policy`] if the policy does not allow it.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
+        let job = self.find(id).await?;
+        for verb in [Verb::Tail, Verb::Read, Verb::Search, Verb::Wait] {
+            self.door.judge_job(verb, &job.job).await?;
+        }
+        Ok(job)
+    }
+
+    /// The handle of a job about which the policy was not asked.
+    async fn find(&self, id: &str) -> Result<Job, Error> {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
         let job = self.handle_of(job);
@@ -278,13 +290,13 @@ impl Jobs {
         }
     }
 
-    /// Like [`job`](Self::job), for a verb that the policy may deny.
+    /// Like [`job`](Self::job), for one verb, which the caller then uses and no other.
     ///
     /// # Errors
     /// As [`job`](Self::job), and [`Error::Policy`].
     #[doc(hidden)]
     pub async fn job_for(&self, verb: Verb, id: &str) -> Result<Job, Error> {
-        let job = self.job(id).await?;
+        let job = self.find(id).await?;
         self.door.judge_job(verb, &job.job).await?;
         Ok(job)
     }

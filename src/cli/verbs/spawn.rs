@@ -10,7 +10,7 @@ use crate::cli::exit::print;
 use crate::cli::terminal::Signals;
 use crate::cli::verbs::once_approved;
 use crate::cli::{Exit, fleet, note, report};
-use crate::jobs::printable;
+use crate::jobs::{PolicyVerb, printable};
 use crate::remote::Api;
 use crate::wire::{Code, CommandRequest, Error, JobEntry, JobState, Service};
 
@@ -168,7 +168,7 @@ async fn until_begun(api: &Api, id: &str, mut signals: Signals) -> Option<Exit> 
 /// Stays with an attached job until it ends, or until a signal: then the job is ended.
 async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
     let staying = async {
-        let job = service.library().job(id).await?;
+        let job = service.library().job_for(PolicyVerb::Jobs, id).await?;
         Ok::<_, Error>(tokio::select! {
             outcome = job.wait() => Exit::of(&outcome),
             number = signals.next() => Exit::signaled(number),

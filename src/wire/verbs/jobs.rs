@@ -182,7 +182,11 @@ impl Service {
         // Members come from the fleet itself, which also has those without a job. The other
         // filters are not applied here.
         if let Some(id) = &request.fleet {
-            let members = self.members_of(&self.job(PolicyVerb::Jobs, id).await?)?;
+            let fleet = self.job(PolicyVerb::Jobs, id).await?;
+            let mut members = self.members_of(&fleet)?;
+            if !fleet.may_show_lines().await {
+                members.iter_mut().for_each(|member| member.last_lines.clear());
+            }
             let total = members.len();
             return Ok(JobsReply {
                 jobs: members.into_iter().take(limit).collect(),

@@ -104,7 +104,8 @@ impl Service {
         let mut unreadable: HashSet<String> = HashSet::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
             let job = self.job(PolicyVerb::Wait, id).await?;
-            if request.last_lines > 0 && self.job(PolicyVerb::Read, id).await.is_err() {
+            let shows_lines = request.last_lines > 0 || job.fleet().is_some();
+            if shows_lines && !job.may_show_lines().await {
                 unreadable.insert(job.id().to_owned());
             }
             jobs.push(job);
@@ -151,7 +152,7 @@ impl Service {
         };
         Ok(WaitReply {
             jobs: entries,
-            groups: groups(&jobs),
+            groups: groups(&jobs, &unreadable),
             ended,
             // Also true if the service is closing; the caller then waits again.
             timed_out: ended < wanted,
@@ -160,9 +161,10 @@ impl Service {
     }
 }
 
-fn groups(jobs: &[Job]) -> Vec<Group> {
+/// The members of a fleet with their output. Empty for a caller who may know only that it has ended.
+fn groups(jobs: &[Job], unreadable: &HashSet<String>) -> Vec<Group> {
     match jobs {
-        [job] if job.is_over() => {
+        [job] if job.is_over() && !unreadable.contains(job.id()) => {
             job.fleet().map(|fleet| Group::all(fleet.summary())).unwrap_or_default()
         }
         _ => Vec::new(),
