@@ -90,6 +90,34 @@ async fn replicas_work_with_a_nats_that_is_far_away() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn of_starts_that_race_for_a_queue_over_three_servers_none_is_refused() {
+    const STARTS: usize = 30;
+    let cluster = Cluster::over_three_servers(3).await;
+    let callers = cluster.callers("ci", &[]);
+    let racing: Vec<_> = callers
+        .iter()
+        .cycle()
+        .take(STARTS)
+        .map(|caller| {
+            let caller = caller.clone();
+            let queued = json!({"host": "h1", "command": "true", "queue": "deploy"});
+            std::thread::spawn(move || job_id(&caller.ok("spawn", queued)))
+        })
+        .collect();
+    let jobs: Vec<String> = racing.into_iter().map(|racer| racer.join().unwrap()).collect();
+
+    eventually("all jobs have ended", async || {
+        let reply = callers[0].ok("wait", json!({"job_ids": jobs, "wait_ms": 20_000}));
+        reply["ended"] == STARTS
+    })
+    .await;
+    let reply = callers[0].ok("wait", json!({"job_ids": jobs}));
+    for job in reply["jobs"].as_array().unwrap() {
+        assert_eq!(job["exit_status"], 0, "{job}");
+    }
+}
+
 #[tokio::test]
 async fn one_of_three_nats_servers_may_lose_its_disk() {
     let mut cluster = Cluster::over_three_servers(2).await;

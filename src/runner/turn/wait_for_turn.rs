@@ -151,13 +151,16 @@ async fn wait_in_queue(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError
                 wait_for_one_of(shared, &ahead.unwrap_or_default(), rule).await;
                 continue;
             }
-            Ok(None) => "too many jobs are in queues".to_owned(),
-            Err(error) => error.to_string(),
+            Ok(None) if had_place => "too many jobs are in queues".to_owned(),
+            Ok(None) => {
+                return Err(SpawnError::Queue("too many jobs are in queues".to_owned()));
+            }
+            Err(error) => {
+                // Its caller gets the id now, and a job that was accepted must not fail because of one read.
+                job.queue();
+                error.to_string()
+            }
         };
-        if !had_place {
-            return Err(SpawnError::Queue(why));
-        }
-        // A job that has waited for hours must not fail because of one read.
         tracing::warn!(job = job.id.as_str(), "the queues can't be used now: {why}");
         sleep(LOOK).await;
     }

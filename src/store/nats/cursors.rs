@@ -6,9 +6,12 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use futures_util::TryStreamExt;
 
+use tokio::time::sleep;
+
 use super::connection::{Connection, failed};
 use super::entries;
 use super::options::subject_token;
+use super::race::{RACE_PAUSE, lost_race};
 use crate::job::{CursorMove, CursorName, JobId, Moved, may_move};
 use crate::output::LineNo;
 use crate::store::StoreError;
@@ -53,25 +56,21 @@ impl Cursors {
             }
             let value = step.to.value().to_string().into();
             let written = match entry {
-                Some((_, revision)) => {
-                    self.0.update(&key, value, revision).await.map_err(|error| {
-                        (
-                            error.kind() == kv::UpdateErrorKind::WrongLastRevision,
-                            failed(error),
-                        )
-                    })
-                }
-                None => self.0.create(&key, value).await.map_err(|error| {
-                    (
-                        error.kind() == kv::CreateErrorKind::AlreadyExists,
-                        failed(error),
-                    )
-                }),
+                Some((_, revision)) => self
+                    .0
+                    .update(&key, value, revision)
+                    .await
+                    .map_err(|error| (lost_race(&error), failed(error))),
+                None => self
+                    .0
+                    .create(&key, value)
+                    .await
+                    .map_err(|error| (lost_race(&error), failed(error))),
             };
             match written {
                 Ok(_) => return Ok(Moved::Done),
                 // Another call has moved it. Whether this one still may is checked again.
-                Err((true, _)) => {}
+                Err((true, _)) => sleep(RACE_PAUSE).await,
                 Err((false, error)) => return Err(error),
             }
         }

@@ -6,8 +6,6 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use async_nats::jetstream::kv;
-
 use super::connection::{Connection, failed};
 use super::cursors::Cursors;
 use super::entries;
@@ -15,6 +13,7 @@ use super::events::Events;
 use super::job_output::JobOutput;
 use super::options::SECRET;
 use super::output_streams::OutputStreams;
+use super::race::lost_race;
 use super::records::Records;
 use crate::lock::lock;
 use crate::output::RingLimits;
@@ -59,7 +58,7 @@ impl<'a> Import<'a> {
         let secret = source.secret().to_vec();
         match settings.create(SECRET, secret.clone().into()).await {
             Ok(_) => {}
-            Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
+            Err(error) if lost_race(&error) => {
                 let known = entries::exact(&settings, SECRET).await?;
                 if known.is_none_or(|known| known.value != secret) {
                     tracing::warn!(

@@ -384,6 +384,8 @@ impl Media for JobOutput {
                     output,
                     segment,
                     tail: Mutex::new(tail),
+                    unanswered: Mutex::default(),
+                    stored_after_all: Mutex::default(),
                 })
             }
             (Part::Index(segment), Access::Read) => {
@@ -465,7 +467,34 @@ struct Tail {
     newest: u64,
 }
 
+impl Tail {
+    /// Where the next chunk of a segment starts.
+    fn next_in(self, segment: u64) -> Place {
+        if self.end.segment == segment {
+            self.end
+        } else {
+            Place { segment, offset: 0 }
+        }
+    }
+}
+
 impl Output {
+    /// The end of the output, if its last chunk is one that was sent and not confirmed.
+    async fn tail_if_stored(&self, sent: &Unanswered) -> io::Result<Option<Tail>> {
+        let token = self.streams.token(&self.job);
+        let last = self.streams.last(&self.job, Answer::Exact).await?;
+        let own = last.filter(|last| {
+            Some(last.token) == token && last.chunk.start == sent.start && last.bytes == sent.bytes
+        });
+        Ok(own.map(|own| {
+            self.note(&own);
+            Tail {
+                end: own.chunk.end(),
+                newest: own.chunk.sequence,
+            }
+        }))
+    }
+
     /// The end of the output, for a writer.
     ///
     /// # Errors
@@ -493,11 +522,7 @@ impl Output {
     /// Appends a chunk.
     async fn append(&self, segment: u64, tail: &Mutex<Tail>, bytes: Bytes) -> io::Result<()> {
         let before = *lock(tail);
-        let start = if before.end.segment == segment {
-            before.end
-        } else {
-            Place { segment, offset: 0 }
-        };
+        let start = before.next_in(segment);
         let new = NewChunk {
             start,
             length_before: if start.offset == 0 {
@@ -592,12 +617,60 @@ struct ChunksToWrite {
     output: Arc<Output>,
     segment: u64,
     tail: Mutex<Tail>,
+    /// The chunk whose append has failed. NATS may have stored it all the same, and readers may have shown it.
+    unanswered: Mutex<Option<Unanswered>>,
+    /// The bytes of a chunk that was stored, although its append has failed. The writer appends them again.
+    stored_after_all: Mutex<Option<Unanswered>>,
+}
+
+/// A chunk that was sent and not confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Unanswered {
+    start: Place,
+    bytes: Bytes,
+}
+
+impl ChunksToWrite {
+    async fn append_or_find(&self, bytes: Bytes) -> io::Result<()> {
+        let stored = lock(&self.stored_after_all).take();
+        if let Some(stored) = stored {
+            if stored.bytes == bytes {
+                let sequence = lock(&self.tail).newest;
+                self.output.streams.announce(&self.output.job, sequence).await;
+                return Ok(());
+            }
+            self.cut_off_after(stored.start).await?;
+        }
+        let start = lock(&self.tail).next_in(self.segment);
+        let appended = self.output.append(self.segment, &self.tail, bytes.clone()).await;
+        *lock(&self.unanswered) = appended.is_err().then_some(Unanswered { start, bytes });
+        appended
+    }
+
+    /// Deletes what was stored after a position, except a chunk that the writer will append again: its lines
+    /// may have been shown, and a writer that dies before it has stored them again would lose them.
+    async fn truncate_to(&self, place: Place) -> io::Result<()> {
+        let unanswered = lock(&self.unanswered).take();
+        if let Some(sent) = unanswered.filter(|sent| sent.start == place)
+            && let Some(tail) = self.output.tail_if_stored(&sent).await?
+        {
+            *lock(&self.tail) = tail;
+            *lock(&self.stored_after_all) = Some(sent);
+            return Ok(());
+        }
+        self.cut_off_after(place).await
+    }
+
+    async fn cut_off_after(&self, place: Place) -> io::Result<()> {
+        self.output.cut_off_after(place).await?;
+        *lock(&self.tail) = self.output.tail().await?;
+        Ok(())
+    }
 }
 
 impl Blob for ChunksToWrite {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let bytes = Bytes::copy_from_slice(bytes);
-        self.output.wait(self.output.append(self.segment, &self.tail, bytes))
+        self.output.wait(self.append_or_find(Bytes::copy_from_slice(bytes)))
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
@@ -605,11 +678,7 @@ impl Blob for ChunksToWrite {
             segment: self.segment,
             offset: length,
         };
-        self.output.wait(async {
-            self.output.cut_off_after(place).await?;
-            *lock(&self.tail) = self.output.tail().await?;
-            Ok(())
-        })
+        self.output.wait(self.truncate_to(place))
     }
 
     fn length(&self) -> io::Result<u64> {

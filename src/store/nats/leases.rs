@@ -14,6 +14,7 @@ use super::connection::{Connection, SETTINGS, failed};
 use super::entries;
 use super::events::Events;
 use super::options::{SECRET, subject_token, token_text};
+use super::race::{RACE_PAUSE, lost_race};
 use super::records::Records;
 use crate::lock::lock;
 use crate::store::{OwnStatus, StoreError, StoreEvent};
@@ -422,7 +423,7 @@ impl Leases {
                 Ok(renewed) => return Ok(renewed),
                 // The entry has run out, although the clock of this machine may not say so: it stands
                 // still while the machine sleeps.
-                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                Err(error) if lost_race(&error) => {
                     lock(&self.state).note_lapse();
                 }
                 Err(_) => {}
@@ -543,19 +544,16 @@ impl Leases {
                     if holder != self.own.name && self.alive(&holder).is_some() {
                         return Ok(Holder::Other(holder));
                     }
-                    self.hosts.update(&key, own.clone(), entry.revision).await.map_err(|error| {
-                        (
-                            error.kind() == kv::UpdateErrorKind::WrongLastRevision,
-                            failed(error),
-                        )
-                    })
+                    self.hosts
+                        .update(&key, own.clone(), entry.revision)
+                        .await
+                        .map_err(|error| (lost_race(&error), failed(error)))
                 }
-                None => self.hosts.create(&key, own.clone()).await.map_err(|error| {
-                    (
-                        error.kind() == kv::CreateErrorKind::AlreadyExists,
-                        failed(error),
-                    )
-                }),
+                None => self
+                    .hosts
+                    .create(&key, own.clone())
+                    .await
+                    .map_err(|error| (lost_race(&error), failed(error))),
             };
             match taken {
                 Ok(token) => {
@@ -566,7 +564,7 @@ impl Leases {
                     return Ok(Holder::Here(*held));
                 }
                 // Another replica was faster.
-                Err((true, _)) => {}
+                Err((true, _)) => sleep(RACE_PAUSE).await,
                 Err((false, error)) => return Err(error),
             }
         }
@@ -610,8 +608,11 @@ impl Leases {
         let given = self.hosts.update(subject_token(host), to.clone().into(), token).await;
         // Also if it was lost meanwhile.
         lock(&self.state).held.remove(host);
-        given.map_err(failed)?;
-        Ok(Some(to))
+        match given {
+            Ok(_) => Ok(Some(to)),
+            Err(error) if lost_race(&error) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Notes that this replica hands its hosts over, so that no other one chooses it.

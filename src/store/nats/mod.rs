@@ -42,6 +42,7 @@ mod nats;
 mod nats_store;
 mod options;
 mod output_streams;
+mod race;
 mod record_index;
 mod record_text;
 mod records;

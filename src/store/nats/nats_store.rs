@@ -58,6 +58,19 @@ const LONGEST_ID: usize = 512;
 const LEAVE: Duration = Duration::from_secs(1);
 
 impl NatsStore {
+    /// Has the answer to the next chunk lost: it is stored, and the writer is told that it is not.
+    #[cfg(test)]
+    pub(super) fn lose_next_answer(&self) {
+        self.output.loses_answer.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// Sequence number and bytes of the newest chunk of a job.
+    #[cfg(test)]
+    pub(super) fn newest_chunk(&self, job: &JobId) -> Option<(u64, bytes::Bytes)> {
+        let last = self.connection.wait(self.output.last(job, Answer::Exact));
+        last.unwrap().map(|last| (last.chunk.sequence, last.bytes))
+    }
+
     /// Creates what is missing in NATS, and enters the cluster. `process` is shown to other replicas.
     /// Blocks the thread.
     ///

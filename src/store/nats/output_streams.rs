@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::context::PublishError;
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
     DirectGetErrorKind, LastRawMessageErrorKind, RawMessageErrorKind, Stream,
@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep};
 use super::chunks::{Chunk, Place};
 use super::connection::{Connection, io_failed};
 use super::options::subject_token;
+use super::race::{is_undecided, lost_race};
 use crate::job::JobId;
 use crate::lock::lock;
 use crate::store::StoreError;
@@ -31,6 +32,9 @@ pub(super) struct OutputStreams {
     tokens: Mutex<HashMap<JobId, u64>>,
     /// Sequence numbers of the chunks that fenced the last owners.
     fences: Mutex<HashMap<JobId, u64>>,
+    /// Whether the answer to the next chunk is lost.
+    #[cfg(test)]
+    pub(super) loses_answer: std::sync::atomic::AtomicBool,
 }
 
 /// Number of streams. It can't change: it decides in which stream a job's output is.
@@ -126,6 +130,8 @@ impl OutputStreams {
             streams,
             tokens: Mutex::default(),
             fences: Mutex::default(),
+            #[cfg(test)]
+            loses_answer: std::sync::atomic::AtomicBool::default(),
         })
     }
 
@@ -279,8 +285,12 @@ impl OutputStreams {
                 .headers(headers.clone())
                 .expected_last_subject_sequence(newest);
             match self.publish(self.chunks_subject(job), message).await {
+                #[cfg(test)]
+                Ok(_) if self.loses_answer.swap(false, std::sync::atomic::Ordering::Relaxed) => {
+                    return Err(io_failed("the answer was lost"));
+                }
                 Ok(sequence) => return Ok(Stored::At(sequence)),
-                Err(error) if error.kind() == PublishErrorKind::WrongLastSequence => {
+                Err(error) if lost_race(&error) && !is_undecided(&error) => {
                     // An earlier attempt may have stored it, although its answer was lost.
                     let last = self.last(job, Answer::Exact).await?;
                     let own = last.filter(|last| {
@@ -291,6 +301,7 @@ impl OutputStreams {
                 Err(error) if is_final(&error) || Instant::now() >= deadline => {
                     return Err(io_failed(error));
                 }
+                // Also if another write is about to be stored: it may be an earlier attempt of this one.
                 Err(error) => {
                     tracing::debug!(%job, %error, "output is sent to NATS again");
                     sleep(PAUSE).await;

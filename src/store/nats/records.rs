@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex};
 use async_nats::jetstream::kv;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::connection::{Connection, failed};
 use super::entries;
 use super::events::Events;
 use super::options::{subject_token, token_text};
+use super::race::{RACE_PAUSE, lost_race};
 use super::record_index::RecordIndex;
 use super::record_text::{key_of, read, write};
 use super::tombstones::Tombstones;
@@ -123,8 +125,7 @@ impl Records {
     pub(super) async fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
         // Before the key: a replica that dies in between leaves a job without a key, and not a key
         // without a job.
-        let created = self.jobs.create(job_key(&record.id), write(record)?.into());
-        let revision = created.await.map_err(failed)?;
+        let revision = self.create(record).await?;
         if let Some(key) = key_of(record)
             && let Some(earlier) = self.claim_key(&key, &record.id).await?
         {
@@ -133,6 +134,23 @@ impl Records {
         }
         self.note_own(record, revision);
         Ok(None)
+    }
+
+    /// Stores a new record. Returns its revision.
+    async fn create(&self, record: &Record) -> Result<u64, StoreError> {
+        let key = job_key(&record.id);
+        let text = write(record)?;
+        match self.jobs.create(&key, text.clone().into()).await {
+            Ok(revision) => Ok(revision),
+            // An earlier attempt may have been stored, although its answer was lost.
+            Err(error) if lost_race(&error) => {
+                sleep(RACE_PAUSE).await;
+                let stored = entries::exact(&self.jobs, &key).await?;
+                let own = stored.filter(|stored| stored.value == text);
+                own.map(|own| own.revision).ok_or_else(|| failed(error))
+            }
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// The job that has a key.
@@ -163,19 +181,23 @@ impl Records {
         loop {
             match self.keys.create(key, own.clone()).await {
                 Ok(_) => return Ok(None),
-                Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {}
+                Err(error) if lost_race(&error) => sleep(RACE_PAUSE).await,
                 Err(error) => return Err(failed(error)),
             }
             // If there is no entry, the key was deleted meanwhile.
             let Some(entry) = entries::exact(&self.keys, key).await? else { continue };
             let holder = JobId::from(&*String::from_utf8_lossy(&entry.value));
+            if holder == *id {
+                // An earlier attempt was stored, although its answer was lost.
+                return Ok(None);
+            }
             if let Some(earlier) = self.get_exactly(&holder).await? {
                 return Ok(Some(earlier));
             }
             // Its job was removed.
             match self.keys.update(key, own.clone(), entry.revision).await {
                 Ok(_) => return Ok(None),
-                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {}
+                Err(error) if lost_race(&error) => sleep(RACE_PAUSE).await,
                 Err(error) => return Err(failed(error)),
             }
         }
@@ -222,7 +244,8 @@ impl Records {
                     return Ok(());
                 }
                 // Another replica has written it, or an earlier write was stored without an answer.
-                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                Err(error) if lost_race(&error) => {
+                    sleep(RACE_PAUSE).await;
                     revision = None;
                 }
                 Err(error) => return Err(failed(error)),
@@ -319,7 +342,7 @@ impl Records {
                 self.note_own(&claimed, revision);
                 Ok(Some(revision))
             }
-            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(None),
+            Err(error) if lost_race(&error) => Ok(None),
             Err(error) => Err(failed(error)),
         }
     }
@@ -337,7 +360,7 @@ impl Records {
                     lock(&self.index).note(&record, revision);
                     return Ok(());
                 }
-                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {}
+                Err(error) if lost_race(&error) => sleep(RACE_PAUSE).await,
                 Err(error) => return Err(failed(error)),
             }
         }

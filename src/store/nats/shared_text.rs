@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::connection::{Connection, failed};
 use super::entries;
+use super::race::{RACE_PAUSE, lost_race};
 use crate::lock::lock;
 use crate::store::{SharedText, StoreError, Versioned};
 
@@ -72,7 +73,10 @@ impl SharedText for NatsText {
         let written = self.connection.wait(async {
             match self.settings.update(self.name, value, version).await {
                 Ok(version) => Ok(Some(version)),
-                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(None),
+                Err(error) if lost_race(&error) => {
+                    sleep(RACE_PAUSE).await;
+                    Ok(None)
+                }
                 Err(error) => Err(failed(error)),
             }
         })?;

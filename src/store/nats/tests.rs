@@ -178,3 +178,103 @@ fn heads_of_audit_logs_are_kept_in_order_and_can_not_be_deleted() {
     handle.0.wait(deleting).unwrap();
     assert_eq!(heads(Some("web-a:/audit")).len(), 2);
 }
+
+#[test]
+#[ignore = "needs NATS: `make test-cluster`"]
+fn of_writers_that_race_at_three_servers_none_fails() {
+    const ROUNDS: usize = 40;
+    let nats = NatsServer::cluster().unwrap();
+    let stores: Vec<NatsStore> =
+        nats.iter().map(|nats| open(nats, Duration::from_secs(6))).collect();
+    std::thread::scope(|scope| {
+        for store in stores.iter().cycle().take(9) {
+            scope.spawn(|| {
+                let text = store.shared_text("raced").unwrap();
+                for _ in 0..ROUNDS {
+                    loop {
+                        text.refresh().unwrap();
+                        let read = text.read();
+                        let count: usize = read.text.parse().unwrap_or_default();
+                        let next = (count + 1).to_string();
+                        if text.replace(&next, read.version).unwrap() {
+                            break;
+                        }
+                    }
+                }
+            });
+        }
+    });
+
+    let text = stores[0].shared_text("raced").unwrap();
+    text.refresh().unwrap();
+    assert_eq!(
+        text.read().text,
+        (9 * ROUNDS).to_string(),
+        "each write counts once"
+    );
+}
+
+#[test]
+#[ignore = "needs NATS: `make test-cluster`"]
+fn of_starts_that_race_with_one_key_one_gets_it_and_none_fails() {
+    let nats = NatsServer::cluster().unwrap();
+    let stores: Vec<NatsStore> =
+        nats.iter().map(|nats| open(nats, Duration::from_secs(6))).collect();
+    for round in 0..20 {
+        let key = format!("key-{round}");
+        let admitted: Vec<Option<Record>> = std::thread::scope(|scope| {
+            let racing = stores.iter().cycle().take(9).enumerate().map(|(number, store)| {
+                let key = &key;
+                scope.spawn(move || {
+                    let record = Record {
+                        key: Some(key.clone()),
+                        ..new_record(store, &format!("host{number}"))
+                    };
+                    store.admit(&record).unwrap()
+                })
+            });
+            let racing: Vec<_> = racing.collect();
+            racing.into_iter().map(|racer| racer.join().unwrap()).collect()
+        });
+
+        let winners = admitted.iter().filter(|earlier| earlier.is_none()).count();
+        assert_eq!(winners, 1, "{key}");
+        let mut found: Vec<_> = admitted
+            .into_iter()
+            .flatten()
+            .map(|earlier| earlier.id.as_str().to_owned())
+            .collect();
+        found.dedup();
+        assert_eq!(found.len(), 1, "{key}: {found:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs NATS: `make test-cluster`"]
+fn a_chunk_whose_answer_was_lost_is_never_taken_back() {
+    let nats = NatsServer::start().unwrap();
+    let one = open(&nats, Duration::from_secs(6));
+    let two = open(&nats, Duration::from_secs(6));
+    let record = new_record(&one, "web1");
+    one.admit(&record).unwrap();
+    let mut writer = one.write(&one.log(&record.id), LOG, None).unwrap();
+    let start = Some(crate::output::Ring::new(RingLimits::default()).checkpoint());
+    writer.append(&batch("one\n", start)).unwrap();
+    let second = line("two\n");
+    one.lose_next_answer();
+    assert!(writer.append(&second).is_err());
+    let before = one.newest_chunk(&record.id);
+
+    writer.append(&second).unwrap();
+
+    assert_eq!(one.newest_chunk(&record.id), before);
+    writer.append(&line("three\n")).unwrap();
+    for store in [&one, &two] {
+        let log = store.log(&record.id);
+        log.open(RingLimits::default()).unwrap();
+        let recording = crate::job::Archive::recording(&*log, None).unwrap();
+        let bytes: Vec<u8> =
+            recording.pieces.iter().flat_map(|piece| piece.bytes.to_vec()).collect();
+        assert_eq!(bytes, b"one\ntwo\nthree\n");
+    }
+}
