@@ -664,11 +664,15 @@ fn values() -> Vec<String> {
             "{a,b}",
             "-n",
             "%self",
+            "\u{3000}-version",
+            "\u{2003}x",
+            "x\u{2003}",
+            "\u{1680}\u{2028}",
         ]
         .map(str::to_owned),
     );
     let mut runner = TestRunner::deterministic();
-    let any_text = proptest::string::string_regex("[ -~é東\u{a0}]{0,40}").unwrap();
+    let any_text = proptest::string::string_regex("[ -~é東\u{a0}\u{2003}\u{3000}]{0,40}").unwrap();
     values.extend((0..500).map(|_| any_text.new_tree(&mut runner).unwrap().current()));
     values
 }

@@ -82,7 +82,8 @@ impl Parameter {
             return Err(BadValue::Control);
         }
         let accepted = self.kind.accept(value)?;
-        if accepted.starts_with('-') && !self.allows_dash {
+        // A shell may drop spaces before a word, also those outside ASCII, and then it is an option.
+        if accepted.trim_start().starts_with('-') && !self.allows_dash {
             return Err(BadValue::Dash);
         }
         Ok(accepted)

@@ -3,30 +3,29 @@
 /// Quotes a text without control characters as one word, for sh, bash, dash, ksh, zsh, csh, tcsh and
 /// fish alike.
 ///
-/// It escapes each special character by itself: within quotes `!` keeps its meaning in csh, and
-/// a backslash in fish. An empty pair of quotes follows characters outside ASCII: a shell with a locale
-/// such as GBK takes the last byte of such a character and a backslash after it for one character.
+/// It escapes each special ASCII character by itself: within quotes `!` keeps its meaning in csh, and a
+/// backslash in fish. Other characters are quoted: fish takes a Unicode space for the end of a word, and a shell
+/// with a locale such as GBK takes the last byte of a character and a backslash after it for one character.
 pub fn quote_for_any_shell(text: &str) -> String {
     if text.is_empty() {
         return "''".to_owned();
     }
     let mut quoted = String::with_capacity(text.len() * 2);
-    let mut is_after_ascii = true;
+    let mut is_quoted = false;
     for c in text.chars() {
-        if c.is_ascii() && !is_after_ascii {
-            quoted.push_str("''");
+        let must_be_quoted = !c.is_ascii();
+        if must_be_quoted != is_quoted {
+            quoted.push('\'');
+            is_quoted = must_be_quoted;
         }
-        is_after_ascii = c.is_ascii();
         let is_plain = c.is_ascii_alphanumeric() || "_-./,:@+".contains(c);
-        // No shell has a meaning for characters outside ASCII, and some can't escape them.
         if c.is_ascii() && !is_plain {
             quoted.push('\\');
         }
         quoted.push(c);
     }
-    if !is_after_ascii {
-        // Text of the template may follow.
-        quoted.push_str("''");
+    if is_quoted {
+        quoted.push('\'');
     }
     quoted
 }
@@ -42,9 +41,10 @@ mod tests {
             ("", "''"),
             ("it's $HOME", r"it\'s\ \$HOME"),
             (r"a\b!", r"a\\b\!"),
-            ("grün", "grü''n"),
-            ("東;id", r"東''\;id"),
-            ("é", "é''"),
+            ("grün", "gr'ü'n"),
+            ("東;id", r"'東'\;id"),
+            ("é", "'é'"),
+            ("\u{3000}-v", "'\u{3000}'-v"),
             ("~x", r"\~x"),
             ("%self", r"\%self"),
         ] {

@@ -153,11 +153,15 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
         match c {
             '{' | '}' if rest.peek() == Some(&c) => {
                 rest.next();
+                quotes.note(c);
                 text.push(c);
                 before.push(c);
             }
             '{' => {
                 let name = read_name(&mut rest)?;
+                if let Some(context) = quotes.unclear_since {
+                    return Err(BadTemplate::NotAWord(name, context));
+                }
                 if quotes.are_open() {
                     return Err(BadTemplate::InQuotes(name));
                 }
@@ -165,6 +169,7 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
                     return Err(BadTemplate::NotAWord(name, context));
                 }
                 // Any word, for the contexts of later places.
+                quotes.note('x');
                 before.push('x');
                 parts.push(Part::Text(std::mem::take(&mut text)));
                 parts.push(Part::Value(name));
@@ -194,8 +199,52 @@ fn context_without_words(before: &str) -> Option<&'static str> {
     } else if is_open(before, "((", "))") {
         Some("((")
     } else {
-        None
+        evaluated_by(before)
     }
+}
+
+/// Words that evaluate their arguments.
+const EVALUATING: [&str; 7] = ["let", "eval", "trap", "read", "alias", "integer", "nameref"];
+/// Words that give a variable attributes. With `-i` or `-n` its values are evaluated.
+const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
+/// Words that take the name of a variable with `-v`, and evaluate its index.
+const NAMING: [&str; 3] = ["printf", "test", "["];
+/// Programs that take a command with `-c`.
+const SHELLS: [&str; 9] = [
+    "sh", "bash", "dash", "ksh", "zsh", "fish", "csh", "tcsh", "su",
+];
+/// Words before which a command may stand and after which it still begins.
+const BEFORE_A_COMMAND: [&str; 11] = [
+    "if", "then", "else", "elif", "while", "until", "do", "!", "time", "command", "builtin",
+];
+
+/// The command before a placeholder that would evaluate the value again. Looks at words only: a command that is
+/// made in another way is the business of who writes the template.
+fn evaluated_by(before: &str) -> Option<&'static str> {
+    let mut last = None;
+    let mut declares = false;
+    for command in before.split([';', '&', '|', '(', '{', '`', '\n']) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let is_assignment = |word: &str| word.contains('=');
+        let named = words
+            .iter()
+            .find(|word| !BEFORE_A_COMMAND.contains(word) && !is_assignment(word))
+            .copied()
+            .unwrap_or_default();
+        let has_flag =
+            |flag: char| words.iter().any(|word| word.starts_with('-') && word.contains(flag));
+        declares |= DECLARING.contains(&named) && (has_flag('i') || has_flag('n'));
+        last = if let Some(name) = EVALUATING.into_iter().find(|name| *name == named) {
+            Some(name)
+        } else if NAMING.contains(&named) && has_flag('v') {
+            Some("-v")
+        } else if words.iter().any(|word| SHELLS.contains(word)) && has_flag('c') {
+            Some("-c")
+        } else {
+            None
+        };
+    }
+    last.or(declares.then_some("declare -i"))
 }
 
 /// Whether `text` ends between `opened` and `closed`.
@@ -225,6 +274,9 @@ struct Quotes {
     double: bool,
     backtick: bool,
     is_escaped: bool,
+    /// A construct since which quotes are not followed.
+    unclear_since: Option<&'static str>,
+    last: Option<char>,
 }
 
 impl Quotes {
@@ -234,7 +286,21 @@ impl Quotes {
 
     fn note(&mut self, c: char) {
         let is_escaped = std::mem::take(&mut self.is_escaped);
+        let last = self.last.replace(c);
+        let begins_word = last.is_none_or(|c| c.is_whitespace() || ";&|()<>`".contains(c));
         match c {
+            // A quote in a comment opens nothing.
+            '#' if begins_word && !self.single && !self.double && !is_escaped => {
+                self.unclear_since.get_or_insert("# (a comment)");
+            }
+            // A backslash escapes within these quotes.
+            '\'' if last == Some('$') && !self.single && !self.double && !is_escaped => {
+                self.unclear_since.get_or_insert("$'");
+            }
+            // What is in it has quotes of its own.
+            '(' if last == Some('$') && self.double => {
+                self.unclear_since.get_or_insert("$( in quotes");
+            }
             '\\' if !self.single && !is_escaped => self.is_escaped = true,
             '\'' if !self.double && !is_escaped => self.single = !self.single,
             '"' if !self.single && !is_escaped => self.double = !self.double,
@@ -311,7 +377,38 @@ mod tests {
         ] {
             assert_eq!(parse_command(command), Err(error), "{command}");
         }
+        for (command, context) in [
+            ("# see `man x\necho `ls {unit}`", "# (a comment)"),
+            ("# don't\necho '{unit}'", "# (a comment)"),
+            ("echo x;# \"\necho \"{unit}\"", "# (a comment)"),
+            (r"echo $'\'' {unit}", "$'"),
+            (r#"echo "$(echo ")" {unit}"#, "$( in quotes"),
+            ("let y={unit}", "let"),
+            ("true && let {unit}", "let"),
+            ("if eval {unit}; then true; fi", "eval"),
+            ("declare -i y={unit}", "declare -i"),
+            ("declare -i y; y={unit}", "declare -i"),
+            ("typeset -gi y={unit}", "declare -i"),
+            ("local -n y={unit}", "declare -i"),
+            ("printf -v {unit} x", "-v"),
+            ("[ -v {unit} ]", "-v"),
+            ("read {unit}", "read"),
+            ("sudo sh -c {unit}", "-c"),
+            ("bash -ec 'echo $0' {unit}", "-c"),
+        ] {
+            let refused = BadTemplate::NotAWord("unit".to_owned(), context);
+            assert_eq!(parse_command(command), Err(refused), "{command}");
+        }
         for command in [
+            "echo a#b $# {unit}",
+            "echo '#' \"#\" \\# {unit}",
+            "export Y={unit}; env",
+            "declare y={unit}",
+            "sed -i s/a/b/ {unit}",
+            "grep -c x {unit}",
+            "grep -v test {unit}",
+            "test -e {unit}",
+            "cat read {unit}",
             r#"echo "it's" {unit}"#,
             "[[ -e x ]] && echo {unit}",
             "echo $(id {unit})",
