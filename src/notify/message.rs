@@ -146,8 +146,9 @@ impl Message {
         if !self.job.last_lines.is_empty() {
             let lines = self.job.last_lines.join("\n");
             // Three backticks would end the block.
+            // The fences stand on lines of their own: in Mattermost a block within a line ends at an empty line.
             text.push_str(&format!(
-                "\n```{}```",
+                "\n```\n{}\n```",
                 escaped(&lines).replace("```", "'''")
             ));
         }
@@ -169,6 +170,8 @@ impl Message {
         let job = &self.job;
         let name = format!("*{}* on {}", escaped(&job.job_id), escaped(&job.host));
         let what = match &self.occasion {
+            // The reason of a job that was not started may have words of its host.
+            Occasion::Ended if job.state == "refused" => code(&job.outcome),
             Occasion::Ended => escaped(&job.outcome),
             Occasion::Prompt { text } => format!("waits for input: {}", code(text)),
             Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
@@ -226,6 +229,17 @@ mod tests {
         let text = body["text"].as_str().unwrap();
 
         assert!(text.contains("(`make 'test' &lt;!channel&gt;`)"), "{text}");
-        assert!(text.ends_with("\n```&lt;@U1&gt; '''```"), "{text}");
+        assert!(text.ends_with("\n```\n&lt;@U1&gt; '''\n```"), "{text}");
+    }
+
+    #[test]
+    fn lines_that_would_end_a_block_in_mattermost_stay_in_it() {
+        let mut message = message();
+        message.job.last_lines = vec![String::new(), "@channel".to_owned()];
+
+        let body = message.to_slack();
+
+        let text = body["text"].as_str().unwrap();
+        assert!(text.ends_with("\n```\n\n@channel\n```"), "{text}");
     }
 }
