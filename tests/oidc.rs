@@ -827,14 +827,25 @@ async fn the_action_without_a_server_runs_over_ssh_with_the_commands_exit_code()
     let config = sshd.ssh_config().display().to_string();
     let inputs = [
         ("hosts", HOST),
-        ("command", "echo here; exit 3"),
+        ("command", "echo ::error::of a host; exit 3"),
         ("ssh-config", config.as_str()),
     ];
+    let run = || {
+        let ran = run_action(&sshd.path(""), &inputs, &[]);
+        assert_eq!(ran.status.code(), Some(3));
+        String::from_utf8(ran.stdout).unwrap()
+    };
 
-    let ran = run_action(&sshd.path(""), &inputs, &[]);
+    let told = run();
 
-    assert_eq!(ran.status.code(), Some(3));
-    assert_eq!(String::from_utf8_lossy(&ran.stdout), "here\n");
+    let (first, rest) = told.split_once('\n').unwrap();
+    let word = first.strip_prefix("::stop-commands::").expect(&told);
+    assert!(
+        word.len() == 32 && word.chars().all(|c| c.is_ascii_hexdigit()),
+        "{told}"
+    );
+    assert_eq!(rest, "::error::of a host\n");
+    assert!(!run().contains(word), "each run has a word of its own");
 }
 
 #[tokio::test]
