@@ -2,10 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Longest file of settings, host names, variables or secrets, in bytes.
 const LONGEST_TEXT: u64 = 16 << 20;
+
+/// The mode bit by which every user may write a file.
+const WRITABLE_BY_ALL: u32 = 0o002;
 
 /// Reads a text file of at most 16 MiB.
 ///
@@ -13,6 +17,22 @@ const LONGEST_TEXT: u64 = 16 << 20;
 /// Those of reading; `FileTooLarge` for a longer file.
 pub(crate) fn read_text(file: &Path) -> io::Result<String> {
     read_text_from(File::open(file)?)
+}
+
+/// Like [`read_text`], for files that decide what is allowed: refuses one that every user may change.
+///
+/// # Errors
+/// As [`read_text`]; `PermissionDenied` for such a file.
+pub(crate) fn read_trusted_text(file: &Path) -> io::Result<String> {
+    let opened = File::open(file)?;
+    let found = opened.metadata()?;
+    if found.is_file() && found.mode() & WRITABLE_BY_ALL != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "all users may change it; take that right away with chmod o-w",
+        ));
+    }
+    read_text_from(opened)
 }
 
 /// Reads a text of at most 16 MiB to its end.

@@ -14,7 +14,7 @@ use super::judge::Auditor;
 use super::notify::NotifyConfig;
 use super::oidc::OidcConfig;
 use super::secrets::SecretConfig;
-use crate::bounded_file::read_text;
+use crate::bounded_file::read_trusted_text;
 use crate::job::is_queue_name;
 use crate::runner::{Limits, QueueRule};
 use crate::ssh::{HostSettings, SecretSource};
@@ -224,7 +224,7 @@ impl Config {
                 None => return Ok(Self::default()),
             },
         };
-        match read_text(&path) {
+        match read_trusted_text(&path) {
             Ok(text) => Self::parse(&path, &text),
             // Any other error is reported, so that a file without read permission is not ignored.
             Err(error) if optional && error.kind() == io::ErrorKind::NotFound => {

@@ -1,6 +1,7 @@
 //! The policy that is in force, read again when its file changes.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -9,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
-use crate::bounded_file::read_text;
+use crate::bounded_file::read_trusted_text;
 use crate::hosts::HostBook;
 use crate::lock::lock;
 use crate::policy::{Inventory, Policy, PolicyMistake, Warning};
@@ -43,11 +44,12 @@ pub(super) struct LoadedPolicy {
     pub(super) named_hosts: Vec<String>,
 }
 
-/// Time of the last change of a file, and its length.
+/// Time of the last change of a file, its length and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     changed: Option<SystemTime>,
     length: u64,
+    mode: u32,
 }
 
 impl Stamp {
@@ -232,6 +234,7 @@ impl PolicyInForce {
             Some(Stamp {
                 changed: metadata.modified().ok(),
                 length: metadata.len(),
+                mode: metadata.mode(),
             })
         });
         timeout(READ_TIME, looking).await.ok()?.ok()?
@@ -269,7 +272,7 @@ async fn load(file: &Path, book: &HostBook) -> Result<LoadedPolicy, PolicyFileEr
 /// calls for ever.
 async fn read_off_runtime(file: &Path) -> io::Result<String> {
     let wanted = file.to_owned();
-    let reading = spawn_blocking(move || read_text(&wanted));
+    let reading = spawn_blocking(move || read_trusted_text(&wanted));
     match timeout(READ_TIME, reading).await {
         Ok(read) => read.map_err(io::Error::other)?,
         Err(_) => Err(io::ErrorKind::TimedOut.into()),
