@@ -1,5 +1,6 @@
 //! Errors of files on hosts.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,12 +68,12 @@ pub enum FilesError {
         most: u64,
     },
     /// The file has other content than the caller expects.
-    #[error("{path} was changed meanwhile: {}", now_is(*found))]
+    #[error("{path} was changed meanwhile: {found}")]
     ChangedMeanwhile {
         /// The path.
         path: RemotePath,
-        /// The digest of its content. `None` if there is no such file.
-        found: Option<Digest>,
+        /// What is there now.
+        found: FoundContent,
     },
     /// Another process of sshjobs is changing the file.
     #[error(
@@ -152,10 +153,57 @@ pub enum FilesError {
     },
 }
 
-fn now_is(found: Option<Digest>) -> String {
-    match found {
-        Some(digest) => format!("its SHA-256 is {digest}"),
-        None => "there is no such file".to_owned(),
+/// The content of a file that is not the expected one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundContent {
+    /// The file has this digest.
+    Digest(Digest),
+    /// There is no such file.
+    NoFile,
+    /// The caller may not learn it.
+    Hidden,
+}
+
+impl From<Option<Digest>> for FoundContent {
+    fn from(found: Option<Digest>) -> Self {
+        found.map_or(Self::NoFile, Self::Digest)
+    }
+}
+
+impl fmt::Display for FoundContent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digest(digest) => write!(f, "its SHA-256 is {digest}"),
+            Self::NoFile => f.write_str("there is no such file"),
+            Self::Hidden => f.write_str("it has other content"),
+        }
+    }
+}
+
+impl FilesError {
+    /// The same error for a caller who may write the file and not read it.
+    #[must_use]
+    pub fn without_content(self) -> Self {
+        match self {
+            Self::ChangedMeanwhile {
+                path,
+                found: FoundContent::Digest(_),
+            } => Self::ChangedMeanwhile {
+                path,
+                found: FoundContent::Hidden,
+            },
+            Self::Edit {
+                path,
+                source: EditError::NotFound { number, .. },
+            } => Self::Edit {
+                path,
+                source: EditError::NotFound {
+                    number,
+                    nearest: Vec::new(),
+                },
+            },
+            other => other,
+        }
     }
 }
 

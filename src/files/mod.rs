@@ -36,7 +36,7 @@ mod upload;
 pub use digest::{Digest, Hasher, NotADigest, Verified};
 pub use download::{GetOptions, Got, Piece};
 pub use edit::{Edit, EditError, apply, unified_diff};
-pub use error::FilesError;
+pub use error::{FilesError, FoundContent};
 pub use host_files::HostFiles;
 pub use path::{BadPath, RemotePath, shown};
 pub use pattern::Matched;

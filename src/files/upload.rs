@@ -206,7 +206,7 @@ impl Target {
         } else {
             Err(FilesError::ChangedMeanwhile {
                 path: self.path.clone(),
-                found,
+                found: found.into(),
             })
         }
     }

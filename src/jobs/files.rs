@@ -152,9 +152,17 @@ impl Jobs {
         options: &PutOptions,
         progress: &Progress,
     ) -> Result<Put, Error> {
+        let may_read = self.may_read_files(at.host).await;
+        let shown = move |error: FilesError| {
+            if may_read {
+                error
+            } else {
+                error.without_content()
+            }
+        };
         let Some(first) = source.again() else {
             let files = self.open_files(self.changing, self.at(at)).await?;
-            return Ok(files.put(path, source, options, progress).await?);
+            return Ok(files.put(path, source, options, progress).await.map_err(shown)?);
         };
         let mut attempt = Some((first, options.clone()));
         self.repeat(self.changing, at, |files| {
@@ -165,7 +173,7 @@ impl Jobs {
                 ..options.clone()
             };
             attempt = content.again().map(|content| (content, next));
-            async move { files.put(path, content, &options, progress).await }.boxed()
+            async move { files.put(path, content, &options, progress).await.map_err(shown) }.boxed()
         })
         .await
     }

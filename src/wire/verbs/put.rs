@@ -304,7 +304,14 @@ impl Service {
             Content::Edits(edits) => {
                 let at = HostPath { host, path: &path };
                 let files = service.jobs.files_to_change_at(at).await?;
-                let edited = edit(&files, &path, expected, &edits).await.map_err(about(host))?;
+                let edited = edit(&files, &path, expected, &edits).await;
+                let edited = edited.map_err(|error| {
+                    about(host)(if may_read {
+                        error
+                    } else {
+                        error.without_content()
+                    })
+                })?;
                 // Refused if the file changes between this read and the write.
                 options.expected = Expected::Digest(edited.old_digest);
                 old_text = may_read.then_some(edited.old);
@@ -410,7 +417,7 @@ async fn edit(
     if expected.is_some_and(|expected| expected != old_digest) {
         return Err(FilesError::ChangedMeanwhile {
             path,
-            found: Some(old_digest),
+            found: Some(old_digest).into(),
         });
     }
     let failed = |source| FilesError::Edit {
