@@ -78,7 +78,7 @@ impl Fixture {
         let policy = sshd.path("policy.toml").display().to_string();
         let server = Server::with(&sshd, &["--policy", &policy]);
         let agent = server.caller(&sshd, "agent1", &[]).impatient();
-        let alice = server.caller(&sshd, "alice", &["--role", "read"]);
+        let alice = server.caller(&sshd, "alice", &[]);
         Self {
             sshd,
             server,
@@ -267,6 +267,24 @@ async fn only_other_approvers_can_agree() {
     approve(alice, &own_id);
     assert!(own.wait().unwrap().success());
     assert_eq!(agent.ok("run", request)["exit_status"], 0);
+}
+
+#[tokio::test]
+async fn a_caller_who_may_only_read_approves_nothing() {
+    let fixture = Fixture::start().await;
+    let request = on_prod("true");
+    let id = asked(&fixture.agent, "run", &request);
+    let reader = fixture.server.caller(&fixture.sshd, "bob", &["--role", "read"]);
+    assert_eq!(vote(&reader, &id, "approve").0, 403);
+
+    let read_only = Server::with(
+        &fixture.sshd,
+        &["--policy", &fixture.policy(), "--read-only"],
+    );
+    let alice = Caller::new(&read_only.url, &fixture.alice.token);
+    assert_eq!(vote(&alice, &id, "approve").0, 403);
+
+    asked(&fixture.agent, "run", &request);
 }
 
 #[tokio::test]

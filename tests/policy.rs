@@ -1,5 +1,6 @@
 //! The policy, over every face: who may do what on which host.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -282,6 +283,143 @@ async fn the_librarys_handle_of_a_job_needs_the_verbs_that_read() {
     let handle = jobs.job(job.id()).await.unwrap();
     assert_eq!(handle.last_lines(1, 100), ["a word"]);
     jobs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_caller_does_not_learn_of_hosts_and_templates_that_it_may_not_use() {
+    let hidden = r#"
+[templates.secret-restart]
+command = "echo {zone}"
+parameters.zone = { text = 10 }
+"#;
+    let (sshd, _) = sshd_with(&format!("{RULES}{hidden}")).await;
+    let server = server(&sshd);
+    let agent = server.caller(&sshd, "agent1", &[]);
+
+    let mut replies = Vec::new();
+    for template in ["secret-restart", "secret-restrat"] {
+        let request = json!({"host": "app1", "template": template, "params": {"nowhere": "x"}});
+        let (status, reply) = agent.call("run", request);
+        let text = reply.to_string();
+        assert!(
+            !text.contains("zone") && !text.contains("did you mean"),
+            "{text}"
+        );
+        replies.push((status, reply["code"].clone()));
+    }
+    assert_eq!(replies[0], replies[1], "hidden, and missing");
+    let mut replies = Vec::new();
+    for host in ["other1", "other9"] {
+        let (status, reply) = agent.call("run", json!({"host": host, "command": "true"}));
+        assert!(!reply.to_string().contains("did you mean"), "{reply}");
+        replies.push((status, reply["code"].clone()));
+    }
+    assert_eq!(replies[0], replies[1], "hidden, and missing");
+    // A caller who may use them is helped.
+    let alice = server.caller(&sshd, "alice", &[]);
+    let (_, reply) = alice.call("run", json!({"host": "othr1", "command": "true"}));
+    assert!(
+        reply["hint"].as_str().unwrap().contains("other1"),
+        "{reply}"
+    );
+}
+
+#[tokio::test]
+async fn a_file_is_not_read_by_the_errors_of_a_caller_who_may_only_write_it() {
+    let writer = r#"
+[[rules]]
+name = "write"
+callers = ["writer", "local"]
+verbs = ["put", "edit"]
+"#;
+    let (sshd, _) = sshd_with(writer).await;
+    let server = server(&sshd);
+    let writer = server.caller(&sshd, "writer", &[]);
+    let file = sshd.path("secrets");
+    let content = "password = hunter2\n";
+    std::fs::write(&file, content).unwrap();
+    let path = file.display().to_string();
+
+    let edit = json!({
+        "host": "app1", "path": path, "edits": [{"old": "password = x", "new": "y"}],
+    });
+    let (_, reply) = writer.call("put", edit);
+    assert_eq!(reply["code"], "edit_not_found", "{reply}");
+    assert!(!reply.to_string().contains("hunter2"), "{reply}");
+    let digest = sshjobs::jobs::Digest::of(content.as_bytes()).to_string();
+    let none = "0".repeat(64);
+    for change in [
+        json!({"text": "new"}),
+        json!({"edits": [{"old": "password", "new": "y"}]}),
+    ] {
+        let mut request = json!({"host": "app1", "path": path, "if_sha256": none});
+        request.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        let (_, reply) = writer.call("put", request);
+        assert_eq!(reply["code"], "changed_meanwhile", "{reply}");
+        assert!(!reply.to_string().contains(&digest), "{reply}");
+    }
+    let options = options(&sshd);
+    let options = options.each_ref().map(String::as_str);
+    let edited = sshjobs(
+        &sshd,
+        &[&options[..], &["edit", &format!("app1:{path}")]].concat(),
+    );
+    let stderr = String::from_utf8_lossy(&edited.stderr);
+    assert!(stderr.contains("may not use \"get\""), "{stderr}");
+}
+
+#[tokio::test]
+async fn run_on_several_hosts_takes_the_verb_spawn_too() {
+    let rules = r#"
+[[rules]]
+name = "run"
+callers = ["runner"]
+verbs = ["run", "wait", "tail", "read"]
+commands = "any"
+
+[[rules]]
+name = "spawn"
+callers = ["spawner"]
+verbs = ["spawn"]
+commands = "any"
+
+[[rules]]
+name = "both"
+callers = ["both"]
+verbs = ["run", "spawn"]
+commands = "any"
+"#;
+    let (sshd, _) = sshd_with(rules).await;
+    let server = server(&sshd);
+    let on_many = json!({"hosts": ["app1"], "command": "true"});
+    let caller = |name| server.caller(&sshd, name, &[]);
+    let runner = caller("runner");
+
+    check_denied(&runner, "run", on_many.clone(), "may not use \"spawn\"");
+    check_denied(
+        &caller("spawner"),
+        "run",
+        on_many.clone(),
+        "may not use \"run\"",
+    );
+    caller("both").ok("run", on_many);
+    runner.ok("run", json!({"host": "app1", "command": "true"}));
+}
+
+#[tokio::test]
+async fn files_of_rules_that_every_user_may_change_are_refused() {
+    let (sshd, file) = sshd_with(RULES).await;
+    for name in ["policy.toml", "config.toml"] {
+        let file = file.with_file_name(name);
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
+
+        let (code, _, stderr) = policy_command(&sshd, &["check"]);
+
+        assert_ne!(code, 0, "{name}");
+        assert!(stderr.contains("all users may change it"), "{stderr}");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    }
+    assert_eq!(policy_command(&sshd, &["check"]).0, 0);
 }
 
 #[tokio::test]

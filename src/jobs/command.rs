@@ -249,22 +249,25 @@ impl<T> Command<T> {
             self.door.find(earlier).await?;
         }
         if let Some(fleet) = self.fleet.take() {
+            let shows_output = self.verb == Verb::Run;
+            // A fleet is spawned, also by a caller who waits for it.
+            self.verb = Verb::Spawn;
             let plan = fleet.plan(&self.door).await?;
             self.draft.host = fleet::name(&plan);
             self.draft.fleet = Some(plan);
-            return self.start_on_hosts().boxed().await;
+            return self.start_on_hosts(shows_output).boxed().await;
         }
         // Boxed, because the futures of a start are too deep for the compiler.
         self.start_on_host().boxed().await
     }
 
-    async fn start_on_hosts(mut self) -> Result<Job, Error> {
+    async fn start_on_hosts(mut self, shows_output: bool) -> Result<Job, Error> {
         let door = self.door.clone();
         self.fill_template().await?;
         let spec: JobSpec = self.draft.clone().try_into()?;
         let inside = door.find_hosts(self.verb, spec.hosts()).await?;
         door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
-        let starts = self.judge_members(&spec).await?;
+        let starts = self.judge_members(&spec, shows_output).await?;
         // The strictest rule sets the time limit of the whole fleet.
         self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
         let spec = match self.with_secrets().await {
@@ -295,12 +298,16 @@ impl<T> Command<T> {
         })
     }
 
-    /// Decides on the start of each member, before any of them starts.
-    async fn judge_members(&self, spec: &JobSpec) -> Result<Vec<Start>, Error> {
+    /// Decides on the start of each member, before any of them starts. A caller who gets the output as well needs
+    /// the verb run.
+    async fn judge_members(&self, spec: &JobSpec, shows_output: bool) -> Result<Vec<Start>, Error> {
         let mut starts = Vec::new();
         for member in spec.hosts() {
             let on = on(member, self.starting(spec, None));
-            let checked = self.door.check_user(self.verb, on).await;
+            let mut checked = self.door.check_user(self.verb, on).await;
+            if checked.is_ok() && shows_output {
+                checked = self.door.ask(Verb::Run, on).await;
+            }
             let judged = match checked {
                 Ok(()) => self.door.judge_start(self.verb, on, spec.timeout).await,
                 Err(error) => Err(error),
@@ -442,7 +449,15 @@ impl<T> Command<T> {
     /// Replaces a template by its command, with the settings that the template has.
     async fn fill_template(&mut self) -> Result<(), Error> {
         let Some(wanted) = self.draft.template.clone() else { return Ok(()) };
-        let (template, values) = self.door.template(self.verb, &self.draft.host, &wanted).await?;
+        let members = self
+            .draft
+            .fleet
+            .as_ref()
+            .map(|plan| plan.members.as_slice())
+            .unwrap_or_default();
+        // Each member is asked about later.
+        let host = members.first().unwrap_or(&self.draft.host);
+        let (template, values) = self.door.template(self.verb, host, &wanted).await?;
         self.door.check_options(self.verb, &self.draft, &template).await?;
         self.draft.command = template.command_with(&values);
         if !template.allows_stdin && self.draft.terminal.is_none() {

@@ -57,6 +57,8 @@ pub(super) struct AllowedHost<'a> {
 
 /// Time that a call waits for approvers. Less than clients wait for a call.
 const APPROVAL_WAIT: Duration = Duration::from_secs(20);
+/// Maximum similar names that are tried for a suggestion.
+const MOST_SUGGESTED: usize = 8;
 /// Maximum names resolved concurrently.
 const AT_A_TIME: usize = 16;
 
@@ -447,8 +449,7 @@ impl Door {
         let checked = self.inside.hosts.book().check(host).await;
         // The book suggests any listed host. This replaces it by one that the caller may use.
         if let Err(HostError::Unknown { name, .. }) = checked {
-            let nearest = self.nearest(&name).await;
-            return Err(HostError::Unknown { name, nearest }.into());
+            return Err(self.unknown_host(verb, name).await);
         }
         checked?;
         tracing::info!(caller = %self.visitor.caller, ?verb, host, "call");
@@ -472,10 +473,7 @@ impl Door {
             stream::iter(checks).buffered(AT_A_TIME).try_collect::<()>().await?;
         }
         match self.inside.hosts.book().check_all(hosts).await {
-            Err(HostError::Unknown { name, .. }) => {
-                let nearest = self.nearest(&name).await;
-                Err(HostError::Unknown { name, nearest }.into())
-            }
+            Err(HostError::Unknown { name, .. }) => Err(self.unknown_host(verb, name).await),
             checked => checked.map(|()| &*self.inside).map_err(Error::from),
         }
     }
@@ -546,11 +544,18 @@ impl Door {
         Ok(self.inside.judge.approvals_seen_by(self.voter()).await?)
     }
 
-    /// Answers an approval.
+    /// Answers an approval. It lets a command through, so it takes the role that starts commands.
     ///
     /// # Errors
-    /// [`Error::Vote`].
+    /// [`Error::Vote`], [`Error::Denied`].
     pub(super) async fn vote(&self, ballot: &Ballot) -> Result<Approval, Error> {
+        if self.visitor.rights.role < Role::Run {
+            return Err(Error::Denied {
+                caller: self.visitor.caller.clone(),
+                role: self.visitor.rights.role,
+                needed: Role::Run,
+            });
+        }
         Ok(self.inside.judge.vote(self.voter(), ballot).await?)
     }
 
@@ -617,14 +622,29 @@ impl Door {
     /// The most similar name among the hosts that the caller may use. Others are not revealed.
     pub(super) async fn nearest(&self, host: &str) -> Option<String> {
         let listed = self.inside.hosts.book().listed().await.ok()?;
-        nearest(
-            host,
-            listed
-                .keys()
-                .map(String::as_str)
-                .filter(|name| *name != host && self.has_host(name)),
-        )
-        .map(str::to_owned)
+        let may_use = |name: &String| name != host && self.has_host(name);
+        let mut names: Vec<String> = listed.into_keys().filter(may_use).collect();
+        for _ in 0..MOST_SUGGESTED {
+            let best = nearest(host, names.iter().map(String::as_str))?.to_owned();
+            if self.is_allowed(Verb::Hosts, &best).await {
+                return Some(best);
+            }
+            names.retain(|name| *name != best);
+        }
+        None
+    }
+
+    /// The error about a host that no configuration lists. For a caller whom the policy would not let use such a
+    /// host it is that of a listed one: which names exist is not revealed.
+    async fn unknown_host(&self, verb: Verb, name: String) -> Error {
+        if !self.is_allowed(verb, &name).await {
+            let call = self.call(verb, On::host(&name));
+            let refusal = call.refused(Why::NotAllowed);
+            self.inside.judge.note_refusal(&refusal, call).await;
+            return refusal.into();
+        }
+        let nearest = self.nearest(&name).await;
+        HostError::Unknown { name, nearest }.into()
     }
 
     /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin

@@ -55,8 +55,8 @@ pub(crate) fn verb_at(path: &str, method: &Method) -> Option<Verb> {
     let (needs, policy, body) = match (name, method.as_str()) {
         // It runs a command, but over a WebSocket.
         ("session", "GET") => (Role::Run, PolicyVerb::Run, BodyKind::Nothing),
-        // Whether the caller is an approver is not a matter of roles.
-        ("approvals/{id}", "POST") => (Role::Read, PolicyVerb::Jobs, BodyKind::Json),
+        // An approval lets a command through, so that a caller who may only read can't give one.
+        ("approvals/{id}", "POST") => (Role::Run, PolicyVerb::Jobs, BodyKind::Json),
         (FILES, "GET" | "HEAD") => (Role::Run, PolicyVerb::Get, BodyKind::Nothing),
         (FILES, "PUT") => (Role::Run, PolicyVerb::Put, BodyKind::Stream),
         (name, "POST") => {

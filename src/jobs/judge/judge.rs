@@ -329,8 +329,22 @@ impl Judge {
             return Err(call.refused(Why::UnknownTemplate { nearest: None }));
         };
         let loaded = self.loaded(policy, call).await?;
-        let Some(template) = loaded.policy.template(&wanted.name) else {
-            let nearest = nearest(&wanted.name, loaded.policy.template_names());
+        // Those that the caller may not run here are as unknown as those that do not exist.
+        let endpoint = match call.place() {
+            Some(place) => self.machines.endpoint(place).await.endpoint,
+            None => Endpoint::default(),
+        };
+        let identity = identity(call.caller, call.rights);
+        let offered: BTreeMap<&str, &Template> = loaded
+            .policy
+            .templates_for(&identity, &endpoint, this_minute())
+            .map(|template| (template.name.as_str(), template))
+            .collect();
+        if offered.is_empty() {
+            return Err(call.refused(Why::NotAllowed));
+        }
+        let Some(template) = offered.get(wanted.name.as_str()).copied() else {
+            let nearest = nearest(&wanted.name, offered.keys().copied());
             return Err(call.refused(Why::UnknownTemplate {
                 nearest: nearest.map(str::to_owned),
             }));

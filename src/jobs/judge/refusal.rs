@@ -165,7 +165,9 @@ impl fmt::Display for PolicyRefusal {
                 write!(f, ": it needs an approval, which can't be asked for: {why}")
             }
             Why::Limit { rule, limit } => write!(f, ": the rule {rule:?} of the policy {limit}"),
-            Why::UnknownTemplate { .. } => f.write_str(": the policy has no such template"),
+            Why::UnknownTemplate { .. } => {
+                f.write_str(": the policy has no such template for this caller and host")
+            }
             Why::Values(error) => write!(f, ": {error}"),
             Why::TemplateOption(option) => {
                 write!(f, ": the template does not let a call set {option}")
