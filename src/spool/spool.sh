@@ -569,6 +569,8 @@ job) # JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its s
     CDPATH= cd -- "$sj_d" 2>/dev/null || { printf "sshjobs: can't enter %s\n" "$sj_d" >&2; exit 125; }
   fi
   decode "$sj_cmd"
+  # Made here, with the mask of the spool: the shell on the terminal has that of the login shell.
+  [ "$2" = none ] || { : >"$sj_J/tty"; : >"$sj_J/rc"; }
   umask "$sj_M"
   unset sj_M
   case $2 in
