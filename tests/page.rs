@@ -141,11 +141,18 @@ async fn a_person_answers_prompts_and_secrets_are_not_shown() {
         "spawn",
         json!({"host": HOST, "command": ASKS_FOR_SECRET, "pty": true}),
     );
+    let menu = "stty -icanon -echo; printf 'menu> '; dd bs=1 count=1 2>/dev/null; sleep 100";
+    let menu = served.caller.ok("spawn", json!({"host": HOST, "command": menu, "pty": true}));
 
     served.perform(
         "answer",
-        json!({"job": job["job_id"], "secret": secret["job_id"]}),
+        json!({"job": job["job_id"], "secret": secret["job_id"], "menu": menu["job_id"]}),
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_offered_for_a_job_that_does_not_exist() {
+    Served::start().await.perform("unknown", json!({}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

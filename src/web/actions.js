@@ -22,16 +22,19 @@ export class Actions {
       button(name, () => this.#send(name, signal), { title }),
     );
     this.#forget = button("Forget", () => this.#forgetJob(), { className: "forget", title: "Delete the job and its output" });
-    this.element = element("div", { className: "actions" }, ...this.#signals, this.#forget);
+    // Hidden until the job is known: nothing can be done to one that does not exist.
+    this.element = element("div", { className: "actions", hidden: true }, ...this.#signals, this.#forget);
   }
 
   update(job) {
+    this.element.hidden = false;
     const runs = isRunning(job);
     for (const signal of this.#signals) signal.hidden = !runs;
     this.#forget.hidden = runs;
   }
 
   #send(name, signal) {
+    if (signal === "KILL" && !confirm(`Kill ${this.jobId}? It can't clean up.`)) return undefined;
     return attempt(async () => {
       const reply = await call("signal", { job_id: this.jobId, signal });
       // If the person has left or forgotten the job, a newer message stays.
@@ -42,6 +45,7 @@ export class Actions {
   }
 
   #forgetJob() {
+    if (!confirm(`Forget ${this.jobId}? Its output is deleted.`)) return undefined;
     return attempt(async () => {
       await call("forget", { job_id: this.jobId });
       // If the person has left the job, another one is shown.
@@ -94,7 +98,11 @@ export class AnswerForm {
       const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });
       // The reply may be about a prompt that has been answered, and the next one may ask for a secret.
       const isCurrent = question === this.#question;
-      if (isCurrent && reply.jobs[0]?.processes?.terminal?.echo === true) this.#treatAsSecret(false);
+      const terminal = reply.jobs[0]?.processes?.terminal;
+      if (!isCurrent || !terminal) return;
+      if (terminal.echo) this.#treatAsSecret(false);
+      // A menu reads single keys. So do some programs that ask for a password, so that the answer stays masked.
+      else if (!terminal.lines) this.#hint.textContent = "The job reads single keys, as a menu does: its screen takes them.";
     } catch {
       // Without a reply, for whatever reason, the answer stays masked.
     }

@@ -16,11 +16,13 @@ export class Finder {
   #at = null;
   #pattern = "";
 
-  // `log` is a LogView, `range()` says which lines there are.
-  constructor(jobId, log, range) {
+  // `log` is a LogView, `range()` says which lines there are. `leave()` is called when a person has found something
+  // from the field: the next keys are for the lines.
+  constructor(jobId, log, range, leave) {
     this.jobId = jobId;
     this.log = log;
     this.range = range;
+    this.leave = leave;
     this.field = element("input", {
       type: "search",
       "aria-label": "Search output",
@@ -29,7 +31,7 @@ export class Finder {
       autocomplete: "off",
     });
     this.element = form(
-      () => this.next(),
+      () => this.#leaveAfter(this.next()),
       { className: "finder", role: "search" },
       this.field,
       this.#isRegex.label,
@@ -39,9 +41,14 @@ export class Finder {
     this.field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && event.shiftKey) {
         event.preventDefault();
-        this.previous();
+        this.#leaveAfter(this.previous());
       }
     });
+  }
+
+  async #leaveAfter(search) {
+    const found = await search;
+    if (found !== null) this.leave();
   }
 
   close() {
@@ -71,25 +78,28 @@ export class Finder {
     });
   }
 
+  // Returns the line that was found; null if there is none.
   async #find(search) {
     const pattern = this.#regex();
     this.#request?.abort();
     if (pattern === "") {
       this.#show(null, null);
       say("");
-      return;
+      return null;
     }
     // A new pattern starts at the visible lines.
     if (pattern !== this.#pattern) this.#at = null;
     this.#pattern = pattern;
     this.#request = new AbortController();
     const { signal } = this.#request;
+    let found = null;
     await attempt(async () => {
       say("Searching…");
-      const found = await search(pattern, signal);
+      found = await search(pattern, signal);
       this.#show(found, asJavaScript(pattern));
       say(found === null ? "No match" : `Match in line ${count(found)}`);
     });
+    return found;
   }
 
   #show(lineNo, pattern) {

@@ -28,6 +28,7 @@ export class JobView {
   // The lines of the address, as text; null if it has none.
   #linked = null;
   #isClosed = false;
+  #isGone = false;
 
   constructor(jobId, person, lines) {
     this.jobId = jobId;
@@ -37,11 +38,15 @@ export class JobView {
       choose: (lineNo, extends_) => this.#choose(lineNo, extends_),
       error: (error) => this.#showFailure(error),
     });
-    this.finder = new Finder(jobId, this.log, () => ({ first: this.#first, last: this.#total }));
+    const range = () => ({ first: this.#first, last: this.#total });
+    this.finder = new Finder(jobId, this.log, range, () => this.#focusLines());
     this.follow = checkBox("Follow", true, (isChecked) => this.log.follow(isChecked));
     this.actions = new Actions(jobId);
     this.answer = new AnswerForm(jobId);
     this.processes = new Processes(jobId);
+    this.processes.element.hidden = true;
+    this.auditLog = new AuditLog(jobId);
+    this.auditLog.element.hidden = true;
     this.output = element("div", { className: "output" }, this.log.element);
     this.toScreen = button("Show screen", () => this.#showScreen(!this.#screen), { hidden: true });
     this.element = element(
@@ -52,7 +57,7 @@ export class JobView {
       this.output,
       this.mayAct ? this.answer.element : null,
       this.processes.element,
-      new AuditLog(jobId).element,
+      this.auditLog.element,
     );
     this.element.addEventListener("keydown", (event) => this.#press(event));
     this.showLines(lines);
@@ -68,10 +73,11 @@ export class JobView {
 
   #showFailure(error) {
     say(error.message, true);
-    // Another person has forgotten it, or another process has.
-    const isGone = error.status === 404 || error.status === 410 || error.code === "expired_job";
+    // Another person or process has forgotten it, or there was none. The stream of updates has only the code.
+    const isGone = [404, 410].includes(error.status) || ["unknown_job", "expired_job"].includes(error.code);
     if (!isGone) return;
-    setText(this.#state, "forgotten");
+    this.#isGone = true;
+    setText(this.#state, this.#job ? "forgotten" : "unknown");
     this.#state.className = "state failed";
     this.actions.element.hidden = true;
     this.answer.element.hidden = true;
@@ -138,14 +144,22 @@ export class JobView {
   }
 
   async #loadJob() {
-    await attempt(async () => {
+    try {
       const reply = await call("jobs", { job_id: this.jobId, cached: true });
       if (this.#isClosed) return;
       this.#job = { ...this.#job, ...reply.jobs[0] };
       this.#showJob(this.#job.awaiting_input === true);
       // A link to lines shows them.
       if (this.#job.pty && isRunning(this.#job) && this.#linked === null) this.#showScreen(true);
-    });
+    } catch (error) {
+      if (error.name !== "AbortError") this.#showFailure(error);
+    }
+  }
+
+  // Moves the focus to the lines, also if the screen is shown.
+  #focusLines() {
+    this.#showScreen(false);
+    this.log.log.focus({ preventScroll: true });
   }
 
   #update(reply) {
@@ -172,7 +186,7 @@ export class JobView {
 
   #showJob(isAwaiting) {
     const job = this.#job;
-    if (!job?.state) return;
+    if (!job?.state || this.#isGone) return;
     setText(this.#state, isAwaiting ? "waits for input" : stateInWords(job));
     this.#state.className = `state ${stateClass(job)}`;
     setText(this.#command, job.command ?? "");
@@ -185,6 +199,7 @@ export class JobView {
     this.actions.update(job);
     this.answer.update(job, isAwaiting);
     this.processes.update(job);
+    this.auditLog.element.hidden = false;
     this.toScreen.hidden = !job.pty;
   }
 
