@@ -7,8 +7,8 @@ use crate::support::{HOST, Sshd, Target, durable, eventually, stored_service};
 use sshjobs::jobs::Limits;
 use sshjobs::output::{TerminalScreen, TerminalSize};
 use sshjobs::wire::{
-    Because, Code, JobState, ReadRequest, Screen, SpawnRequest, TailRequest, UnitArg, WaitMode,
-    WaitRequest, WriteRequest, WriteUnit,
+    Because, Code, JobState, ReadRequest, Screen, SpawnRequest, TailReply, TailRequest, UnitArg,
+    WaitMode, WaitRequest, WriteRequest, WriteUnit,
 };
 
 /// A program on a terminal, and a caller that looks at its screen.
@@ -81,13 +81,17 @@ impl Driven {
 
     /// Waits until a row of the screen matches, as an agent does.
     async fn until(&self, pattern: &str) -> u32 {
+        self.until_reply(pattern).await.matched_row.unwrap_or_default()
+    }
+
+    async fn until_reply(&self, pattern: &str) -> TailReply {
         let request = TailRequest {
             until: Some(pattern.to_owned()),
             ..TailRequest::new(&self.job, 0, 30_000)
         };
         let reply = self.target.service.tail(request).await.unwrap();
         assert_eq!(reply.returned_because, Because::Matched, "{reply:?}");
-        reply.matched_row.unwrap_or_default()
+        reply
     }
 
     /// The state in which the job has ended.
@@ -127,11 +131,27 @@ async fn a_dialog_menu_is_read_and_answered() {
     let menu = "dialog --menu 'Choose a disk' 12 40 4 sda 'system' sdb 'data' sdc 'backup' 2>/tmp/sshjobs-$$; \
         printf '\\n[chosen: %s]\\n' \"$(cat /tmp/sshjobs-$$)\"; rm /tmp/sshjobs-$$";
     let menu = Driven::start(menu).await;
-    let row = menu.until("sdb").await;
-    assert!(row > 1, "matched in row {row}");
+    let reply = menu.until_reply("sdb").await;
+    assert!(reply.matched_row > Some(1), "{reply:?}");
+    assert!(
+        reply.partial.is_none(),
+        "what it draws is no text: {reply:?}"
+    );
+    let selected =
+        |shown: &Screen, item: &str| shown.reversed.iter().any(|span| span.text.contains(item));
+    let shown = menu.shows(&["sda"]).await;
+    assert!(
+        selected(&shown, "sda") && !selected(&shown, "sdb"),
+        "{shown:?}"
+    );
     let shown = menu.shows(&["Choose a disk", "sda", "<  OK  >", "<Cancel>", "┌──", "│"]).await;
     assert!(shown.rows.unwrap().iter().any(|row| row.contains("─┐")));
-    menu.press(&["down", "enter"]).await;
+    let shown = menu.press(&["down"]).await;
+    assert!(
+        selected(&shown, "sdb") && !selected(&shown, "sda"),
+        "{shown:?}"
+    );
+    menu.press(&["enter"]).await;
     menu.until(r"\[chosen: sdb\]").await;
     assert_eq!(menu.end().await, JobState::Exited);
 }

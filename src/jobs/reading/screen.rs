@@ -84,7 +84,11 @@ impl Job {
     }
 
     /// Waits for a row that [matches](Self::find_row). Dropping the future ends the wait.
-    pub(super) async fn wait_for_row(&self, until: &Regex, after: u64) -> Result<u32, TooSlow> {
+    pub(super) async fn wait_for_row(
+        &self,
+        until: &Regex,
+        after: u64,
+    ) -> Result<MatchedRow, TooSlow> {
         loop {
             let found = self.find_row(until, after).await?;
             if let Some(row) = found.row {
@@ -108,11 +112,16 @@ impl Job {
             (screen.view(), screen.drawn())
         };
         let changed = (1..).zip(view.rows).filter(|(_, row)| row.changed_at > after);
-        let (numbers, texts): (Vec<u32>, Vec<String>) =
-            changed.map(|(number, row)| (number, row.text)).unzip();
+        let rows: Vec<MatchedRow> = changed
+            .map(|(number, row)| MatchedRow {
+                number,
+                text: row.text,
+            })
+            .collect();
+        let texts = rows.iter().map(|row| row.text.clone()).collect();
         let index = first_match(until, texts).await?;
         Ok(FoundRow {
-            row: index.and_then(|index| numbers.get(index)).copied(),
+            row: index.and_then(|index| rows.into_iter().nth(index)),
             drawn,
         })
     }
@@ -124,10 +133,18 @@ impl Job {
     }
 }
 
+/// A row of a screen that matches a pattern.
+pub(super) struct MatchedRow {
+    /// Its number. The top one is 1.
+    pub(super) number: u32,
+    /// Its text.
+    pub(super) text: String,
+}
+
 /// Result of a search for a row, with the state of the screen that was searched.
 pub(super) struct FoundRow {
-    /// The row, if one matches. The top one is 1.
-    pub(super) row: Option<u32>,
+    /// The row, if one matches.
+    pub(super) row: Option<MatchedRow>,
     drawn: Drawn,
 }
 

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::job::{CursorMove, CursorName, LONGEST_PATIENCE, Moved, Reached, TooManyCursors};
 use crate::jobs::{Error, Job, LineNo, PageQuery, ReturnedBecause, Tail, Wait};
+use crate::output::clean;
 use crate::policy::Verb;
 
 /// Time limit for a line to arrive here after another process has shown it.
@@ -82,7 +83,11 @@ impl Job {
             }
         };
         if let Some(row) = row {
-            tail.because = ReturnedBecause::MatchedRow(row);
+            tail.because = ReturnedBecause::MatchedRow(row.number);
+            // A prompt ends with its row. What a full-screen program draws makes no line that could be read.
+            tail.partial.retain(|(_, partial)| {
+                clean(partial.as_bytes()).trim_end().ends_with(row.text.trim())
+            });
         }
         Ok(tail)
     }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU16;
 
-use vt100::{Parser, Screen};
+use vt100::{Cell, Color, Parser, Screen};
 
 use super::answers::Answers;
 use super::translator::Translator;
@@ -174,7 +174,8 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
         };
         let shown = contents.chars().filter(|&c| is_harmless(c));
         text.extend(shown.clone());
-        if cell.inverse() {
+        let stands_out = stands_out(screen, number, col, cell);
+        if stands_out {
             match reversed.last_mut() {
                 Some(span) if continues_span => span.text.extend(shown),
                 _ => reversed.push(Span {
@@ -183,13 +184,40 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
                 }),
             }
         }
-        continues_span = cell.inverse();
+        continues_span = stands_out;
     }
+    // Shadows and lines of colour.
+    reversed.retain(|span| !span.text.trim().is_empty());
     text.truncate(text.trim_end_matches(' ').len());
     ScreenRow {
         text,
         reversed,
         ..ScreenRow::default()
+    }
+}
+
+/// Whether a cell marks something: it is reversed, or on a background that neither the cell above nor the one below
+/// has, as the selected item of a menu is.
+fn stands_out(screen: &Screen, row: u16, col: u16, cell: &Cell) -> bool {
+    if cell.inverse() {
+        return true;
+    }
+    let own = cell.bgcolor();
+    let neighbours = [row.checked_sub(1), row.checked_add(1)];
+    own != Color::Default
+        && neighbours
+            .into_iter()
+            .flatten()
+            .filter_map(|neighbour| screen.cell(neighbour, col))
+            .all(|neighbour| background(neighbour) != own)
+}
+
+/// The colour behind the text of a cell.
+fn background(cell: &Cell) -> Color {
+    if cell.inverse() {
+        cell.fgcolor()
+    } else {
+        cell.bgcolor()
     }
 }
 

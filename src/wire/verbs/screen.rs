@@ -25,7 +25,7 @@ pub struct Screen {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<ChangedRow>")]
     pub changed_rows: Option<Vec<ChangedRow>>,
-    /// Parts that are shown reversed, such as a selected item.
+    /// Parts that stand out, such as a selected item: reversed, or on a background of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reversed: Vec<Reversed>,
     /// Where the cursor is.
@@ -59,7 +59,7 @@ pub struct ChangedRow {
     pub text: String,
 }
 
-/// A part of a row that is shown reversed.
+/// A part of a row that stands out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Reversed {
