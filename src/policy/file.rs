@@ -195,6 +195,19 @@ fn read_rule(
             return Err(lines.mistake(&span, message));
         }
     }
+    let uses_commands = verbs.iter().any(Verb::has_command);
+    if let Some(commands) = &rule.commands
+        && !uses_commands
+    {
+        let message = "commands has no effect without run, spawn, write or signal in verbs";
+        return Err(lines.mistake(&commands.span(), message));
+    }
+    if let Some(targets) = &rule.targets
+        && !verbs.contains(Verb::Forward)
+    {
+        let message = "targets has no effect without forward in verbs";
+        return Err(lines.mistake(&targets.span(), message));
+    }
     let approval = read_approval(lines, &rule, verbs)?;
     Ok(Rule {
         name: rule.name.into_inner(),

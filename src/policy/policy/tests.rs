@@ -660,6 +660,18 @@ fn what_can_never_take_effect_is_refused() {
 }
 
 #[test]
+fn a_key_without_effect_is_a_mistake() {
+    check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = [\"forget\"]\ncommands = \"any\"\n",
+        "4: commands has no effect without run, spawn, write or signal in verbs",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = [\"tail\"]\ntargets = [\"localhost:1\"]\n",
+        "4: targets has no effect without forward in verbs",
+    );
+}
+
+#[test]
 fn a_value_outside_its_range_is_refused_in_a_rule() {
     let approvals =
         "approvals is the number of callers who have to agree, 1 to 10, with approval = \"person\"";
