@@ -31,8 +31,10 @@ const PING: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Grace between TERM and KILL for a command whose client has disconnected.
 const GRACE_MS: i64 = 2000;
-/// Longest message of a client.
-const MOST_MESSAGE: usize = 4 << 20;
+/// Longest message of a client. Some of them wait for a command that does not read, in each session.
+const MOST_MESSAGE: usize = 256 << 10;
+/// Buffer of a session for what its client sends. Sessions are many, and mostly keys arrive.
+const READ_BUFFER: usize = 8 << 10;
 
 type Sink = SplitSink<WebSocket, Message>;
 
@@ -46,7 +48,10 @@ pub(crate) async fn session(
     State(sessions): State<Arc<TaskTracker>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let upgrade = upgrade.max_message_size(MOST_MESSAGE).max_frame_size(MOST_MESSAGE);
+    let upgrade = upgrade
+        .max_message_size(MOST_MESSAGE)
+        .max_frame_size(MOST_MESSAGE)
+        .read_buffer_size(READ_BUFFER);
     upgrade.on_upgrade(move |socket| {
         let (sink, stream) = socket.split();
         sessions.track_future(async move {
