@@ -25,12 +25,7 @@ fn command_line(sshd: &Sshd, arguments: &str) -> String {
 }
 
 fn spawn(sshd: &Sshd) -> String {
-    told(&sshjobs(
-        sshd,
-        &["spawn", "--pty", "--stdin", HOST, "--", PROGRAM],
-    ))
-    .trim()
-    .to_owned()
+    told(&sshjobs(sshd, &["spawn", "--pty", HOST, "--", PROGRAM])).trim().to_owned()
 }
 
 async fn is_over(sshd: &Sshd, id: &str) {

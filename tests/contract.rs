@@ -929,3 +929,15 @@ async fn mistakes_with_several_jobs_are_told() {
         Code::UnknownJob
     );
 }
+
+#[tokio::test]
+async fn a_list_of_jobs_has_twenty_unless_the_caller_wants_more() {
+    let target = Target::start().await;
+    for _ in 0..25 {
+        spawn(&target.service, "true").await;
+    }
+
+    let listed = target.service.jobs(JobsRequest::default()).await.unwrap();
+
+    assert_eq!((listed.jobs.len(), listed.total), (20, 25));
+}

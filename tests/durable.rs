@@ -1,6 +1,7 @@
 //! Durable jobs against a private sshd: they outlive the connection and the process that started
 //! them, exactly.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -260,6 +261,11 @@ async fn a_durable_job_on_a_terminal_runs_under_script() {
                 (story.lines.clone(), story.status()),
                 (vec!["30 100".into(), "terminal".into()], Some(4))
             );
+            for file in std::fs::read_dir(sshd.spool(&reply.job_id)).unwrap() {
+                let file = file.unwrap();
+                let mode = file.metadata().unwrap().permissions().mode();
+                assert_eq!(mode & 0o077, 0, "{:?}: {mode:o}", file.path());
+            }
         }
         Err(error) => assert_eq!(
             (error.code, error.message.contains("script")),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::support::command::{command, sshjobs, told};
 use crate::support::relay::Relay;
+use crate::support::server::Server;
 use crate::support::{HOST, Sshd, eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,6 +23,28 @@ fn there(path: &Path) -> String {
 
 fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_ones_own_does_not_keep_files_from_being_copied() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let socket = server.socket.display().to_string();
+    let (here, far) = (sshd.path("here"), sshd.path("far"));
+    std::fs::write(&here, "1\n").unwrap();
+    let words = ["put", &here.display().to_string(), &there(&far)];
+    let put =
+        |address: &str| command(&sshd, &words).env("SSHJOBS_SERVER", address).output().unwrap();
+
+    told(&put(&socket));
+
+    assert_eq!(text(&far), "1\n");
+    assert_eq!(put("http://127.0.0.1:1").status.code(), Some(2));
+    let named = sshjobs(
+        &sshd,
+        &[&["--server", socket.as_str()], &words[..]].concat(),
+    );
+    assert_eq!(named.status.code(), Some(2));
 }
 
 #[tokio::test]

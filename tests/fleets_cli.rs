@@ -181,6 +181,41 @@ async fn a_joblog_and_completions_have_no_control_characters() {
     })
     .await;
     assert!(words().iter().all(|word| is_plain(word)), "{:?}", words());
+
+    sshd.append("Host we\u{1b}[31mb\u{7}\u{202e}9\n  HostName 127.0.0.1\n");
+    let config = sshd.ssh_config().display().to_string();
+    for verb in [["run", "we"], ["hosts", "we"], ["put", "we"]] {
+        let words = completed(&sshd, &[&["--ssh-config", &config], &verb[..]].concat());
+        let is_plain = |word: &String| !word.contains(|c: char| c.is_control() || c == '\u{202e}');
+        assert!(words.iter().all(is_plain), "{verb:?}: {words:?}");
+        assert!(
+            words.iter().any(|word| word.starts_with("web1")),
+            "{verb:?}: {words:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_was_not_started_is_listed_as_such() {
+    let sshd = hosts().await;
+    let fleet = ["run", "web1,web2", "--canary", "1", "--", "false"];
+    let run = sshjobs(&sshd, &fleet);
+    assert_ne!(run.status.code(), Some(0));
+    let jobs = told(&sshjobs(&sshd, &["jobs", "--json"]));
+    let first: serde_json::Value = serde_json::from_str(jobs.lines().next().unwrap()).unwrap();
+    let id = first["job_id"].as_str().unwrap();
+
+    let listed = told(&sshjobs(&sshd, &["jobs", "--fleet", id]));
+
+    let late = listed.lines().find(|line| line.contains("not started"));
+    assert!(
+        late.is_some_and(|line| !line.contains("starting")),
+        "{listed}"
+    );
+    let is_days = |line: &str| {
+        line.split_whitespace().any(|word| word == "20785d" || word.starts_with("207"))
+    };
+    assert!(!listed.lines().any(is_days), "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,6 +62,32 @@ fn init_writes_a_configuration_that_sets_nothing_and_offers_known_hosts() {
 }
 
 #[test]
+fn init_offers_no_host_that_ssh_config_has_under_its_address() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join(".ssh")).unwrap();
+    let known =
+        "[db1.example.com]:2222 ssh-ed25519 AAAA\n[db1.example.com]:2223 ssh-ed25519 AAAA\n";
+    std::fs::write(home.path().join(".ssh/known_hosts"), known).unwrap();
+    let config = home.path().join("config");
+    std::fs::write(
+        &config,
+        "Host db\n  HostName db1.example.com\n  Port 2222\n",
+    )
+    .unwrap();
+
+    let told = at_home(
+        home.path(),
+        &["--ssh-config", &config.display().to_string(), "init"],
+    );
+
+    let told = stderr(&told);
+    assert!(
+        !told.contains("port 2222") && told.contains("port 2223"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_host_is_added_and_found_and_mistakes_change_nothing() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("own.toml");

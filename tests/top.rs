@@ -89,6 +89,28 @@ async fn a_fleet_is_opened_and_its_members_are_read_one_by_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_an_answer_is_told_of_jobs_that_are_not_selected() {
+    let sshd = Sshd::start().await;
+    let asking = spawn(&sshd, "printf 'name? '; read n; sleep 600");
+    let selected = spawn(&sshd, "sleep 600");
+    let ended = ["spawn", "web1,db1", "--canary", "1", "--", "false"];
+    sshd.alias(["db1"]);
+    told(&sshjobs(&sshd, &ended));
+
+    let tmux = Tmux::start(&top(&sshd), (110, 24));
+
+    tmux.shows(&[
+        &asking,
+        &selected,
+        "running, asks",
+        "1 failed, 1 not started",
+    ])
+    .await;
+    tmux.press(&["q"]);
+    tmux.shows(&["ended with 0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_job_prints_stays_in_its_place_and_colours_can_be_had_without() {
     let sshd = Sshd::start().await;
     let job = spawn(
@@ -184,6 +206,8 @@ async fn panels_show_processes_the_queue_and_why_a_job_ended() {
     let _second = queue("echo second of the queue");
     let tmux = Tmux::start(&top(&sshd), (110, 24));
     tmux.shows(&["3 jobs", &running, "queued"]).await;
+    let list = Tmux::start(&top(&sshd).replace(" top", " jobs"), (110, 24));
+    list.shows(&["queued", "COMMAND", "echo second of the queue"]).await;
 
     tmux.press(&["Q"]);
     tmux.shows(&["queued jobs", "echo second of the queue", "queue deploy"]).await;

@@ -150,7 +150,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
             return Err(Error::invalid(
                 "put, get, edit and forward don't work with --server",
-                "omit --server, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
+                "omit --server or unset SSHJOBS_SERVER, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
             ));
         }
         Verb::Put(args) => {

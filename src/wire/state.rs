@@ -31,6 +31,19 @@ pub enum JobState {
 }
 
 impl JobState {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Starting,
+        Self::Running,
+        Self::Exited,
+        Self::Signaled,
+        Self::Lost,
+        Self::Closed,
+        Self::Refused,
+        Self::TimedOut,
+    ];
+
     pub(super) fn of(phase: &Phase) -> Self {
         match phase {
             Phase::Queued => Self::Queued,

@@ -10,16 +10,35 @@ use tokio::runtime::Builder;
 use super::values::{CONFIG_VARIABLE, STATE_DIR_VARIABLE};
 use crate::jobs::{Access, Config, Filter, Freshness, Jobs, printable};
 
+/// Whether a terminal shows a word as it is. Another one can't be typed either, so it is not offered.
+fn is_plain(word: &str) -> bool {
+    printable(word) == word
+}
+
+/// The names and tags of the listed hosts, as far as a terminal shows them as they are.
+fn listed_hosts() -> Vec<(String, Vec<String>)> {
+    let names = ask(async |jobs| jobs.host_names().await.unwrap_or_default());
+    let plain = names.into_iter().filter(|(name, _)| is_plain(name));
+    plain
+        .map(|(name, mut tags)| {
+            tags.retain(|tag| is_plain(tag));
+            (name, tags)
+        })
+        .collect()
+}
+
 /// The listed hosts.
 pub(crate) fn hosts() -> Vec<CompletionCandidate> {
-    let names = ask(async |jobs| jobs.host_names().await.unwrap_or_default());
-    names.into_iter().map(|(name, _)| CompletionCandidate::new(name)).collect()
+    listed_hosts()
+        .into_iter()
+        .map(|(name, _)| CompletionCandidate::new(name))
+        .collect()
 }
 
 /// Completions of the last word in a list of hosts: hosts and tags, also after `!`.
 pub(crate) fn many_hosts(current: &OsStr) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
-    let names = ask(async |jobs| jobs.host_names().await.unwrap_or_default());
+    let names = listed_hosts();
     let mut tags: Vec<String> = names
         .iter()
         .flat_map(|(_, tags)| tags)
@@ -33,13 +52,13 @@ pub(crate) fn many_hosts(current: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Files of this machine, and hosts with a colon, as for scp.
 pub(crate) fn local_or_host(current: &OsStr) -> Vec<CompletionCandidate> {
-    let files = PathCompleter::any().complete(current);
+    let mut files = PathCompleter::any().complete(current);
+    files.retain(|file| file.get_value().to_str().is_none_or(is_plain));
     let Some(current) = current.to_str() else { return files };
     if current.contains(['/', ':']) {
         return files;
     }
-    let names = ask(async |jobs| jobs.host_names().await.unwrap_or_default());
-    let hosts = names.into_iter().map(|(name, _)| format!("{name}:"));
+    let hosts = listed_hosts().into_iter().map(|(name, _)| format!("{name}:"));
     let hosts = hosts.filter(|host| host.starts_with(current)).map(CompletionCandidate::new);
     hosts.chain(files).collect()
 }

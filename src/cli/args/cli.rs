@@ -10,7 +10,7 @@ use super::audit::AuditArgs;
 use super::cluster::{ClusterArgs, StoreArgs};
 use super::files::{EditArgs, GetArgs, PutArgs};
 use super::forward::ForwardArgs;
-use super::hosts::{HostsArgs, PingArgs, TrustArgs};
+use super::hosts::{HostsArgs, HostsVerb, PingArgs, TrustArgs};
 use super::jobs::{
     AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
     SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
@@ -253,6 +253,21 @@ impl Verb {
                 | Self::Store(_)
                 | Self::Token(_)
                 | Self::Trust(_)
+        )
+    }
+
+    /// Whether it uses files or ports of this machine, which a server elsewhere can't reach.
+    pub fn uses_this_machine(&self) -> bool {
+        matches!(
+            self,
+            Self::Put(_)
+                | Self::Get(_)
+                | Self::Edit(_)
+                | Self::Forward(_)
+                | Self::Hosts(HostsArgs {
+                    verb: Some(HostsVerb::Add(_)),
+                    ..
+                })
         )
     }
 

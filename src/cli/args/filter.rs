@@ -19,7 +19,7 @@ pub struct FilterArgs {
     /// Jobs with this label.
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
-    /// Jobs in this state: starting, running, exited, signaled, lost, closed, refused, timed_out.
+    /// Jobs in this state: queued, starting, running, exited, signaled, lost, closed, refused, timed_out.
     #[arg(long, value_name = "STATE", value_parser = state)]
     pub state: Option<JobState>,
     /// Jobs of this caller; yours are those of `local`.
@@ -54,6 +54,7 @@ impl FilterArgs {
 /// Parses a state.
 pub(super) fn state(name: &str) -> Result<JobState, String> {
     serde_json::from_value(name.into()).map_err(|_| {
-        "use starting, running, exited, signaled, lost, closed, refused or timed_out".to_owned()
+        let known = JobState::ALL.map(JobState::as_str).join(", ");
+        format!("use one of {known}")
     })
 }

@@ -420,8 +420,8 @@ pub struct JobsArgs {
     /// Only the members of this fleet.
     #[arg(long, value_name = "ID", add = ArgValueCandidates::new(candidates::fleets), conflicts_with_all = ["host", "label", "state"])]
     pub fleet: Option<String>,
-    /// Only jobs in this state: starting, running, exited, signaled, lost, closed, refused,
-    /// timed_out.
+    /// Only jobs in this state: queued, starting, running, exited, signaled, lost, closed,
+    /// refused, timed_out.
     #[arg(long, value_name = "STATE", value_parser = state)]
     pub state: Option<JobState>,
     /// Only jobs of this caller; yours are those of `local`.

@@ -4,6 +4,7 @@ use clap::parser::ValueSource;
 
 use super::cli::{Cli, WhenColours};
 use super::help::{command_line, unknown_verb};
+use crate::remote::ServerAddress;
 use crate::wire::Error;
 
 /// Parses the command line and applies `--color`. A mistake other than an unknown verb, `--help` and
@@ -23,7 +24,9 @@ pub fn parse() -> Result<Cli, Error> {
     matches.subcommand_name().unwrap_or_default().clone_into(&mut cli.verb_name);
     // The variable does not apply to verbs that are only about this machine.
     let is_variable = matches.value_source("server") == Some(ValueSource::EnvVariable);
-    if is_variable && cli.verb.runs_here_only() {
+    // A server on a socket is this user's own. What uses files and ports of this machine needs no server.
+    let is_own = matches!(cli.server, Some(ServerAddress::Socket(_)));
+    if is_variable && (cli.verb.runs_here_only() || (is_own && cli.verb.uses_this_machine())) {
         cli.server = None;
     }
     let choice = match cli.color {

@@ -14,7 +14,7 @@ use super::model::{ListRows, Mode, Model, Order};
 use super::output::Output;
 use super::panel::{Drawn, Panel, View};
 use crate::cli::terminal::padded;
-use crate::cli::verbs::{age, duration_of, exit_text, in_largest_unit};
+use crate::cli::verbs::{age, duration_of, exit_text, in_largest_unit, state_of};
 use crate::jobs::{coloured, printable};
 use crate::wire::{Decision, JobEntry, JobState, Members, Record, Reversed, StreamName};
 
@@ -547,7 +547,7 @@ fn command(entry: &JobEntry) -> String {
 
 fn standing(entry: &JobEntry) -> String {
     let Some(members) = &entry.members else {
-        let state = entry.standing.state.as_str();
+        let state = state_of(entry);
         let mark = if entry.awaiting_input { ", asks" } else { "" };
         return match &entry.standing.reason {
             Some(reason) => printable(&format!("{state} ({reason})")),
@@ -561,12 +561,17 @@ fn standing(entry: &JobEntry) -> String {
         running,
         not_started,
     } = *members;
+    let left = if entry.standing.state.is_final() {
+        "not started"
+    } else {
+        "to come"
+    };
     let kinds = [
         (ok, "ok"),
         (failed, "failed"),
         (unreachable, "unreachable"),
         (running, "running"),
-        (not_started, "to come"),
+        (not_started, left),
     ];
     let told = kinds
         .iter()

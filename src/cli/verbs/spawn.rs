@@ -216,7 +216,9 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         .cloned()
         .collect::<Vec<_>>();
     // Empty and not `None`, with which a spawned job's stdin stays open.
-    let stdin = (!args.stdin).then(|| String::new().into());
+    // A terminal without input would be at its end at once.
+    let is_open = args.stdin || (args.pty && args.secrets.secret_stdin.is_none());
+    let stdin = (!is_open).then(|| String::new().into());
     let words = Words {
         host: args.host,
         command: words.join(" "),

@@ -52,10 +52,21 @@ const VERBS: [&str; 14] = [
     "jobs", "hosts", "forget",
 ];
 
-/// A text for agents, with `` `sshjobs jobs` `` in place of `ssh_jobs`.
+/// Arguments of tools, and the options that mean the same.
+const OPTIONS: [(&str, &str); 4] = [
+    ("pty=true", "--pty"),
+    ("force=true", "--force"),
+    ("in_place=true", "--in-place"),
+    ("what=output", "--output"),
+];
+
+/// A text for agents, with `` `sshjobs jobs` `` in place of `ssh_jobs`, and `--pty` in place of `pty=true`.
 fn with_verbs(text: &str) -> String {
-    VERBS.iter().fold(text.to_owned(), |text, verb| {
+    let text = VERBS.iter().fold(text.to_owned(), |text, verb| {
         text.replace(&format!("ssh_{verb}"), &format!("`sshjobs {verb}`"))
+    });
+    OPTIONS.iter().fold(text, |text, (argument, option)| {
+        text.replace(argument, option)
     })
 }
 
@@ -107,5 +118,7 @@ mod tests {
             "`sshjobs jobs` lists them; end it with `sshjobs signal`, or see ssh_config"
         );
         assert!(hint.to_string().contains("ssh_jobs"));
+        let hint = Hint::from("start the job with pty=true");
+        assert_eq!(hint.for_a_person(), "start the job with --pty");
     }
 }

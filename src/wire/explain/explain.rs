@@ -67,11 +67,7 @@ impl From<jobs::Error> for Error {
                 Self::invalid(error.to_string(), hint)
             }
             jobs::Error::StillRunning(_) => {
-                let hint =
-                    Hint::from("end it with ssh_signal first, or use force=true, which kills it");
-                let hint = hint.or_for_a_person(
-                    "end it with `sshjobs signal` first, or use --force, which kills it",
-                );
+                let hint = "end it with ssh_signal first, or use force=true, which kills it";
                 Self::new(Code::StillRunning, error.to_string(), hint)
             }
             jobs::Error::TooManyCursors(_) => Self::new(

@@ -45,11 +45,11 @@ pub struct CommandRequest {
     /// Shell command line.
     #[serde(default)]
     pub command: String,
-    /// Template of ssh_hosts, not command.
+    /// Name of a template that ssh_hosts lists, instead of command.
     #[serde(default)]
     #[schemars(with = "String")]
     pub template: Option<String>,
-    /// Its parameters.
+    /// Values of the parameters of the template.
     #[serde(default, deserialize_with = "texts")]
     #[schemars(extend("additionalProperties" = true))]
     pub params: BTreeMap<String, String>,
@@ -61,7 +61,7 @@ pub struct CommandRequest {
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Variables with names of secrets.
+    /// Names of secrets, by variable.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub secret_env: BTreeMap<String, String>,
@@ -117,7 +117,7 @@ pub struct CommandRequest {
     /// Wait for the end of these jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// Wait for their success.
+    /// Wait until these jobs have succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after_ok: Vec<String>,
     /// Wait in this queue.
@@ -128,7 +128,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub reason: Option<String>,
-    /// The same key returns the first job.
+    /// Idempotency key: the same key returns the first job.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1, max = 200))]
     pub idempotency_key: Option<String>,

@@ -40,18 +40,18 @@ pub struct JobsRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub job_id: Option<String>,
-    /// Why job_id is silent, or has ended.
+    /// processes: why job_id is silent, or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DetailArg")]
     pub detail: Option<DetailArg>,
-    /// Default 100.
+    /// Default 20.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub limit: Option<i64>,
     /// Don't ask hosts for newer states.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cached: bool,
-    /// Examine which jobs wait for input, also if `cached`.
+    /// Examine which jobs wait for input, also if `cached`, and follow those that no process follows.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(skip)]
     pub examine_input: bool,
@@ -158,6 +158,8 @@ pub struct JobEntry {
 }
 
 const SHOWN_OF_COMMAND: usize = 200;
+/// Default of `limit`: what a model reads at a glance.
+const LISTED: i64 = 20;
 /// Maximum jobs of a list that are examined for whether they wait for input.
 const MOST_ASKED: usize = 32;
 /// Time limit for examining them.
@@ -178,7 +180,7 @@ impl Service {
             ));
         }
         let mut clamps = Clamps::default();
-        let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=10_000)?;
+        let limit = clamps.size("limit", request.limit.unwrap_or(LISTED), 1..=10_000)?;
         // Members come from the fleet itself, which also has those without a job. The other
         // filters are not applied here.
         if let Some(id) = &request.fleet {
@@ -213,7 +215,7 @@ impl Service {
         let mut jobs: Vec<JobEntry> =
             found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
         if !request.cached || request.examine_input {
-            self.note_awaiting_input(&mut jobs).await;
+            self.note_awaiting_input(&mut jobs, request.examine_input).await;
         }
         self.note_reasons(&mut jobs).await;
         Ok(JobsReply {
@@ -223,12 +225,13 @@ impl Service {
         })
     }
 
-    /// Notes which of the newest running jobs seem to wait for input. A job that no process follows
-    /// is left out, because looking at it would follow it.
-    pub(super) async fn note_awaiting_input(&self, entries: &mut [JobEntry]) {
+    /// Notes which of the newest running jobs seem to wait for input. A job that no process follows is followed
+    /// from now on if the caller looks again and again (`follows`), and else left out.
+    pub(super) async fn note_awaiting_input(&self, entries: &mut [JobEntry], follows: bool) {
         let candidates = entries.iter_mut().filter(|entry| {
-            let is_followed = entry.last_seen_at.is_none() && entry.members.is_none();
-            entry.standing.state == JobState::Running && is_followed && entry.total_bytes > 0
+            let is_running = entry.standing.state == JobState::Running && entry.members.is_none();
+            let is_followed = entry.last_seen_at.is_none();
+            is_running && ((is_followed && entry.total_bytes > 0) || (follows && !is_followed))
         });
         let questions = candidates.take(MOST_ASKED).map(async |entry| {
             if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {

@@ -21,7 +21,7 @@ impl Service {
             let job = self.job(PolicyVerb::Jobs, id).await?;
             let mut entries = vec![JobEntry::of(&job)];
             if !request.cached {
-                self.note_awaiting_input(&mut entries).await;
+                self.note_awaiting_input(&mut entries, false).await;
             }
             self.note_reasons(&mut entries).await;
             entries.retain(|entry| request.selects(entry));

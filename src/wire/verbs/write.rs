@@ -32,7 +32,7 @@ pub struct WriteRequest {
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub data: Option<SecretString>,
-    /// Bytes to write after data.
+    /// Bytes in base64, written after data.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub data_base64: Option<SecretString>,

@@ -40,9 +40,13 @@ pub async fn init(jobs: &Jobs, file: Option<PathBuf>, args: &InitArgs) -> Result
             "{count} hosts are listed already (ssh_config and [hosts]); `sshjobs hosts` shows them"
         )),
     }
+    // known_hosts has the addresses of hosts that are listed under other names. Without them more hosts are offered.
+    let hosts = jobs.hosts(None).await.unwrap_or_default();
+    let reached: BTreeSet<(String, u16)> =
+        hosts.into_iter().filter_map(|host| host.address).collect();
     let others: Vec<KnownHost> = known_hosts()
         .into_iter()
-        .filter(|known| !listed.contains(&known.name))
+        .filter(|known| !listed.contains(&known.name) && !reached.contains(&known.address()))
         .collect();
     if !others.is_empty() {
         offer(&file, &others, args)?;
@@ -57,6 +61,15 @@ struct KnownHost {
     name: String,
     port: Option<u16>,
 }
+
+impl KnownHost {
+    fn address(&self) -> (String, u16) {
+        (self.name.clone(), self.port.unwrap_or(SSH_PORT))
+    }
+}
+
+/// The port of a host whose key is known without one.
+const SSH_PORT: u16 = 22;
 
 /// The hosts of the user's known_hosts. Hashed names can't be read.
 fn known_hosts() -> Vec<KnownHost> {

@@ -116,6 +116,8 @@ fn sort(jobs: &mut [JobEntry], by: SortBy) {
 /// How long a job ran, or has been running.
 pub(crate) fn duration_of(entry: &JobEntry) -> Duration {
     match entry.ended_at {
+        // A member of a fleet that was not started.
+        _ if entry.started_at == 0 => Duration::ZERO,
         Some(ended_at) => Duration::from_millis(ended_at.saturating_sub(entry.started_at)),
         None if entry.standing.state.is_final() => Duration::ZERO,
         None => pick::age_of(entry),
@@ -194,9 +196,17 @@ pub(crate) fn exit_text(entry: &JobEntry) -> String {
     }
 }
 
+/// The name of the state. A member of a fleet that was not started has the state starting on the wire.
+pub(crate) fn state_of(entry: &JobEntry) -> &'static str {
+    match entry.standing.state {
+        JobState::Starting if entry.started_at == 0 => "not started",
+        state => state.as_str(),
+    }
+}
+
 /// The state, without the exit status, which has its own column.
 fn standing(entry: &JobEntry) -> String {
-    let state = entry.standing.state.as_str();
+    let state = state_of(entry);
     if entry.awaiting_input {
         return format!("{state}, asks");
     }
