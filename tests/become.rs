@@ -729,6 +729,33 @@ async fn a_person_at_the_terminal_is_asked_once_for_each_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_question_of_a_fleet_stays_on_the_terminal() {
+    let host = Host::start(WITH_PASSWORD).await;
+    host.sshd.alias(["web2"]);
+    let run = format!(
+        "{} --ssh-config {} --state-dir {} run -b web1,web2 -- 'echo here'",
+        env!("CARGO_BIN_EXE_sshjobs"),
+        host.sshd.ssh_config().display(),
+        host.sshd.path("state").display()
+    );
+
+    let tmux = Tmux::start(&run, (100, 20));
+
+    let prompt = "password of worker for sudo:";
+    for host in ["the first", "the second"] {
+        tmux.shows(&[prompt]).await;
+        // Longer than the interval in which progress is drawn.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let screen = tmux.screen();
+        let last = screen.trim_end().lines().last().unwrap_or_default();
+        assert!(last.contains(prompt), "{host}: {screen}");
+        tmux.text(ACCOUNT_PASSWORD);
+        tmux.press(&["Enter"]);
+    }
+    tmux.shows(&["| here", "ended with 0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_person_behind_an_agent_is_asked_on_a_page() {
     let host = Host::start(WITH_PASSWORD).await;
     let can_open = json!({"elicitation": {"url": {}}});

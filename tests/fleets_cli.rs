@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::support::command::{command, sshjobs, told};
 use crate::support::server::Server;
-use crate::support::{Sshd, eventually};
+use crate::support::tmux::Tmux;
+use crate::support::{Sshd, eventually, ssh_keygen};
 
 async fn hosts() -> Sshd {
     let sshd = Sshd::start().await;
@@ -315,6 +316,49 @@ async fn two_operators_follow_one_fleet_and_both_may_end_it() {
         &["read", &format!("{id}/db1"), "--length", "1"],
     ));
     assert_eq!(one_of_them, "1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_stays_below_what_is_printed_meanwhile() {
+    let sshd = hosts().await;
+    let key = sshd.path("locked");
+    ssh_keygen(&[
+        "-q",
+        "-t",
+        "ed25519",
+        "-N",
+        "secret",
+        "-f",
+        &key.display().to_string(),
+    ]);
+    let public = std::fs::read_to_string(sshd.path("locked.pub")).unwrap();
+    let accepted = std::fs::read_to_string(sshd.path("authorized_keys")).unwrap();
+    std::fs::write(sshd.path("authorized_keys"), accepted + &public).unwrap();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let of_one_host = config.lines().skip(1).take_while(|line| line.starts_with(' '));
+    let locked: String = of_one_host
+        .map(|line| match line.trim().starts_with("IdentityFile") {
+            true => format!("  IdentityFile {}\n", key.display()),
+            false => format!("{line}\n"),
+        })
+        .collect();
+    sshd.append(&format!("Host locked\n{locked}"));
+    let ping = format!(
+        "XDG_CONFIG_HOME={} {} --ssh-config {} ping 'locked,web*'",
+        sshd.path("no-config").display(),
+        env!("CARGO_BIN_EXE_sshjobs"),
+        sshd.ssh_config().display()
+    );
+
+    let tmux = Tmux::start(&ping, (120, 20));
+
+    tmux.shows(&["passphrase", "web1 ", "web2 "]).await;
+    let screen = tmux.screen();
+    let rows: Vec<&str> = screen.trim_end().lines().collect();
+    assert!(rows.last().unwrap().starts_with("(locked)"), "{screen}");
+    for host in ["web1", "web2"] {
+        assert!(rows.iter().any(|row| row.starts_with(host)), "{screen}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

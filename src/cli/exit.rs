@@ -1,11 +1,11 @@
 //! Exit codes, and the functions that write results to stdout and messages to stderr. A closed
 //! pipe never panics.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::cli::terminal::{DIM, RED, are_wanted, paint};
+use crate::cli::terminal::{DIM, RED, above_question, are_wanted, paint};
 use crate::jobs::{self, Outcome, printable};
 use crate::wire::{Code, Error, JobEntry, JobState};
 
@@ -152,8 +152,7 @@ pub fn report(error: &Error) {
         DIM,
         is_coloured,
     );
-    // Ignored: a closed stderr can't report it.
-    writeln!(io::stderr(), "sshjobs: {code}: {message}\n{hint}").ok();
+    tell(&format!("sshjobs: {code}: {message}\n{hint}"));
 }
 
 /// Whether notes are left out.
@@ -169,8 +168,13 @@ pub fn note(text: &str) {
     if IS_QUIET.load(Relaxed) {
         return;
     }
+    tell(&format!("sshjobs: {}", printable(text)));
+}
+
+/// Writes a line to stderr, above a question that is open.
+pub(super) fn tell(line: &str) {
     // Ignored: a closed stderr can't report it.
-    writeln!(io::stderr(), "sshjobs: {}", printable(text)).ok();
+    above_question(|| writeln!(io::stderr(), "{line}").ok());
 }
 
 /// Writes a result to stdout. A closed pipe ends the program quietly.
@@ -181,7 +185,13 @@ pub(super) fn print(text: &str) -> Exit {
 /// Writes bytes to stdout unchanged.
 pub(super) fn write_out(bytes: &[u8]) -> Exit {
     // Flushed here, because Rust ignores an error of the flush at the program's end.
-    match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
+    let write = || io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
+    let written = if io::stdout().is_terminal() {
+        above_question(write)
+    } else {
+        write()
+    };
+    match written {
         Ok(()) => Exit::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BROKEN_PIPE,
         Err(error) => {

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::terminal::is_asking;
+use crate::cli::terminal::{is_asking, note_bar};
 use crate::wire::Members;
 
 /// A line at the bottom of the terminal with the progress of a fleet. Not shown if stderr is not a
@@ -52,17 +52,22 @@ impl Progress {
             (0, _) => String::new(),
             (_, eta) => format!(", {rate:.1}/s, {eta} s to go"),
         };
+        note_bar(self.is_shown());
         self.0.set_message(format!(
             "{ended}/{all} hosts: {running} running, {ok} ok, {bad} failed{speed}"
         ));
     }
 
-    /// Calls `write` while the progress line is hidden.
+    /// Calls `write` while the progress line is hidden. A question hides it already, and the writer keeps that.
     pub(super) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
+        if is_asking() {
+            return write();
+        }
         self.0.suspend(write)
     }
 
     pub(super) fn end(&self) {
         self.0.finish_and_clear();
+        note_bar(false);
     }
 }

@@ -2,7 +2,7 @@
 //! reports the end.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -15,7 +15,7 @@ use super::view::View;
 use super::{joblog, junit};
 use crate::cli::args::{FleetArgs, RunArgs};
 use crate::cli::command::of_run;
-use crate::cli::exit::{exit_of, print};
+use crate::cli::exit::{exit_of, print, tell};
 use crate::cli::json::json;
 use crate::cli::terminal::{Signals, are_wanted};
 use crate::cli::{Exit, note, report};
@@ -314,11 +314,6 @@ fn as_json(entry: &JobEntry, groups: &[Group]) -> String {
     let mut value = serde_json::to_value(entry).expect("a job's entry is plain data");
     value["groups"] = serde_json::to_value(groups).expect("groups are plain data");
     json(&value)
-}
-
-fn tell(text: &str) {
-    // Ignored: a closed stderr can't report it.
-    writeln!(io::stderr(), "{text}").ok();
 }
 
 /// Sends INT to all members for the first Ctrl-C, so that no further one starts, and KILL for the

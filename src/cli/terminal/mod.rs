@@ -18,4 +18,4 @@ pub(crate) use signals::Signals;
 pub use signals::{ServerSignals, survive_file_size_limit};
 pub(crate) use stdin::{KeyboardRole, KeysEnded};
 pub use tty_prompter::TerminalPrompter;
-pub(crate) use tty_prompter::is_asking;
+pub(crate) use tty_prompter::{above_question, is_asking, note_bar};

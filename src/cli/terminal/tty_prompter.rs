@@ -3,8 +3,8 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
@@ -14,13 +14,38 @@ use secrecy::zeroize::Zeroizing;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::jobs::{Answer, Prompter, Question, printable};
+use crate::lock::lock;
 
-/// A question is on the terminal, and must not be overwritten.
-static IS_ASKING: AtomicBool = AtomicBool::new(false);
+/// The question on the terminal, as it was printed. Nothing may be written beside it.
+static QUESTION: Mutex<Option<String>> = Mutex::new(None);
+/// Whether the row of the cursor has a progress bar.
+static HAS_BAR: AtomicBool = AtomicBool::new(false);
+/// Returns to the first column and deletes the row.
+const CLEAR_ROW: &[u8] = b"\r\x1b[K";
 
 /// Whether a person is being asked. Progress is not drawn meanwhile.
 pub(crate) fn is_asking() -> bool {
-    IS_ASKING.load(Relaxed)
+    lock(&QUESTION).is_some()
+}
+
+/// Notes whether the row of the cursor has a progress bar, which a question replaces.
+pub(crate) fn note_bar(is_drawn: bool) {
+    HAS_BAR.store(is_drawn, Relaxed);
+}
+
+/// Writes to the terminal. A question that is open is printed again below. Must not be nested.
+pub(crate) fn above_question<T>(write: impl FnOnce() -> T) -> T {
+    let question = lock(&QUESTION);
+    let terminal = question.as_ref().and_then(|_| open().ok());
+    // Ignored: a closed terminal shows no question either.
+    if let Some(terminal) = &terminal {
+        (&*terminal).write_all(CLEAR_ROW).ok();
+    }
+    let done = write();
+    if let (Some(terminal), Some(question)) = (&terminal, question.as_deref()) {
+        (&*terminal).write_all(question.as_bytes()).ok();
+    }
+    done
 }
 
 /// Asks the person at the terminal (`/dev/tty`, even if stdin is redirected), as ssh does.
@@ -84,7 +109,6 @@ impl Quiet {
         quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
         // Flush: keys typed before the question are not an answer to it.
         tcsetattr(&terminal, OptionalActions::Flush, &quiet)?;
-        IS_ASKING.store(true, Relaxed);
         Ok(Self {
             terminal,
             before,
@@ -115,7 +139,7 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
-        IS_ASKING.store(false, Relaxed);
+        *lock(&QUESTION) = None;
         // A closed terminal needs no restoring. Enter was not echoed.
         tcsetattr(&self.terminal, OptionalActions::Now, &self.before).ok();
         (&*self.terminal).write_all(b"\r\n").ok();
@@ -131,7 +155,15 @@ async fn ask(text: &str, echo: bool) -> io::Result<Typed> {
     };
     let quiet = Quiet::new(Arc::new(open()?))?;
     let screen = Arc::clone(&quiet.terminal);
-    write!(&*screen, "{}", printable(text))?;
+    {
+        let mut question = lock(&QUESTION);
+        if HAS_BAR.swap(false, Relaxed) {
+            (&*screen).write_all(CLEAR_ROW)?;
+        }
+        let shown = printable(text);
+        (&*screen).write_all(shown.as_bytes())?;
+        *question = Some(shown);
+    }
     let keys = quiet.keys();
     let reading = tokio::task::spawn_blocking(move || read_answer(keys, &*screen, echo));
     tokio::select! {

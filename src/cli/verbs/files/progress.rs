@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::cli::terminal::is_asking;
+use crate::cli::terminal::{is_asking, note_bar};
 use crate::jobs::Progress;
 
 /// How often the bar is drawn.
@@ -27,12 +27,14 @@ pub(super) async fn shown<T>(progress: &Arc<Progress>, work: impl Future<Output 
         tokio::select! {
             done = &mut work => {
                 bar.finish_and_clear();
+                note_bar(false);
                 return done;
             }
             () = tokio::time::sleep(INTERVAL) => {
                 if is_asking() {
                     continue;
                 }
+                note_bar(true);
                 // A stream has no known total.
                 bar.set_length(progress.total().max(progress.bytes()));
                 bar.set_position(progress.bytes());
