@@ -11,7 +11,7 @@ demo:  ## Run a real job on an SSH server inside the process
 	cargo run --locked -- demo
 
 # Test binaries that cargo does not test by default, and leaves out of `--all-targets`, too.
-TESTS_BY_NAME = $(patsubst %,--test %,become clients cluster disks fleet image machines packages page soak torture)
+TESTS_BY_NAME = $(patsubst %,--test %,become clients cluster disks fleet image machines packages page soak torture hosts_as_they_are)
 
 check: lint features  ## All checks that run no test
 
@@ -32,7 +32,7 @@ EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-te
 # By name: with `--tests`, cargo leaves out the targets below, which it does not test by default.
 OWN_TESTS = --lib --bins --test sshd
 # Tests that mount disks and make namespaces: only root can.
-ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines --test become)
+ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines --test become --test hosts_as_they_are)
 
 # Programs that the tests run, with their Debian packages. The second line is driven by its screens.
 PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl rsync:rsync openssl:openssl nginx:nginx-light tmux:tmux \
