@@ -2,26 +2,30 @@
 # Does what `follow` in spool.sh does, and sees growth within some milliseconds.
 use strict;
 my ($S, $F, @guard) = @ARGV;
+my @verdict = (@guard[0 .. $#guard - 1], 'verdict');
+binmode $_ for *STDIN, *STDOUT;
 my (%job, %hot, @order);
 $SIG{PIPE} = $SIG{HUP} = $SIG{TERM} = sub { unlink "f/$F"; exit 0 };
 
 sub first_line { my ($file) = @_; open(my $in, '<', $file) or return ''; my $line = <$in>; defined $line ? $line : '' }
 sub start_time {
   my ($pid) = @_;
-  if (-r '/proc/1/stat') {
-    my $line = first_line("/proc/$pid/stat");
-    $line =~ s/.*\) // or return '';
+  my $line = first_line("/proc/$pid/stat");
+  if ($line =~ s/.*\) //) {
     my @field = split / /, $line;
     return $field[0] =~ /^[ZX]/ ? '' : $field[19];
   }
-  my $line = `ps -o stat= -o lstart= -p $pid 2>/dev/null`;
+  # Of other processes /proc may show nothing (hidepid), of this one it does.
+  return '' if -r '/proc/self/stat';
+  $line = `LC_ALL=C TZ=UTC0 ps -o stat= -o lstart= -p $pid 2>/dev/null | tr -s ' ' _`;
   chomp $line;
-  $line =~ s/\s+/_/g;
-  return $line =~ /^_?Z/ || $line eq '' ? '' : $line =~ s/^[^_]*_//r;
+  return '' if $line eq '' || $line =~ /^_?Z/;
+  $line =~ s/^[^_]*_//;
+  return $line;
 }
 my $boot = first_line('/proc/sys/kernel/random/boot_id');
 chomp $boot;
-$boot = $boot ne '' ? $boot . '.' . start_time(1) : `sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _`;
+$boot = $boot ne '' ? $boot . '.' . start_time(1) : `sysctl -n kern.bootsessionuuid 2>/dev/null || LC_ALL=C TZ=UTC0 who -b | tr -s ' ' _`;
 chomp $boot;
 
 # The last data read. The variable keeps its memory.
@@ -42,6 +46,13 @@ sub add {
   $hot{$j} = 1;
   push @order, $j;
 }
+sub loss { # What the shell that wrote the files says to a loss that this follower sees: its words, or nothing.
+  my ($j) = @_;
+  open(my $in, '-|', @verdict, $j) or return '';
+  my $words = <$in>;
+  close $in;
+  return defined $words && $words =~ /^(lost \w+)$/ ? $1 : '';
+}
 sub state_of { # Empty while it runs.
   my ($j, $now) = @_;
   my $d = $j;
@@ -52,14 +63,14 @@ sub state_of { # Empty while it runs.
   }
   return '' if $now - $job{$j}{looked} < 1 + @order / 50;
   $job{$j}{looked} = $now;
-  return 'lost spool_gone' unless -d $d;
+  return loss($j) unless -d $d;
   my ($p, $t, $b) = split ' ', first_line("$d/sup");
   if (defined $b) {
-    return 'lost host_rebooted' if $b ne $boot;
-    return 'lost supervisor_died' if start_time($p) ne $t && !-e "$d/exit";
+    my $why = ($b ne $boot || start_time($p) ne $t) && !-e "$d/exit" ? loss($j) : '';
+    return $why if $why ne '';
   } else {
     my $made = (stat $d)[9];
-    return 'lost supervisor_died' if defined $made && time - $made > 60 && !-e "$d/sup";
+    return loss($j) if defined $made && time - $made > 60 && !-e "$d/sup";
   }
   return $job{$j}{shortened} ? 'lost spool_gone' : '';
 }

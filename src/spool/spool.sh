@@ -4,6 +4,11 @@
 sj_M=${sj_M:-$(umask)}
 export sj_M
 umask 077
+# bash and ksh end a `read` after TMOUT seconds; ksh93 forgets it only once it was 0. The job gets it back.
+sj_tmout=${sj_tmout:-${TMOUT:-}}
+export sj_tmout
+TMOUT=0
+unset TMOUT
 case $0 in */spool/*) sj_F=$0 ;; esac
 sj_D=$1 sj_V=$2
 shift 2
@@ -30,14 +35,16 @@ if [ -n "${sj_T:-}" ]; then
 fi
 
 start_time() { # Sets $sj_t to the start time of process $1, and $sj_g to its group. Fails for a zombie, and if it does not exist.
+  sj_t=
   if { read -r sj_t </proc/"$1"/stat; } 2>/dev/null; then
     sj_t=${sj_t##*') '}
     case $sj_t in Z*|X*) return 1 ;; esac
     set -- $sj_t
     sj_t=${20} sj_g=$3
   else
-    [ ! -r /proc/1/stat ] || return 1
-    sj_t=$(ps -o stat= -o lstart= -p "$1" 2>/dev/null | tr -s ' ' _)
+    # Of other processes /proc may show nothing (hidepid), of this one it does.
+    [ ! -r /proc/self/stat ] || return 1
+    sj_t=$(LC_ALL=C TZ=UTC0 ps -o stat= -o lstart= -p "$1" 2>/dev/null | tr -s ' ' _)
     case $sj_t in ''|Z*|_Z*) return 1 ;; esac
     sj_t=${sj_t#*_}
   fi
@@ -47,8 +54,13 @@ boot() { # Sets $b to an id of this boot of this machine or container.
     start_time 1
     b=$b.$sj_t
   else
-    b=$(sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _)
+    b=$(sysctl -n kern.bootsessionuuid 2>/dev/null || LC_ALL=C TZ=UTC0 who -b | tr -s ' ' _)
   fi
+}
+same_boot() { # Whether $1 is the boot $b. Where either could not see process 1, its start time says nothing.
+  [ "$1" != "$b" ] || return 0
+  [ "${1%%.*}" = "${b%%.*}" ] || return 1
+  case ${1#*.}:${b#*.} in :*|*:) ;; *) return 1 ;; esac
 }
 is_alive() { # Whether process $1, started at $2, is alive.
   [ -n "$1" ] && start_time "$1" && [ "$sj_t" = "$2" ]
@@ -85,7 +97,7 @@ new_kills() { # Prints how many more than $1 there are in $2.
 sj_perl='
   my ($file, @command) = @ARGV;
   delete $ENV{PERL_BADLANG} if $ENV{PERL_BADLANG} eq "";
-  open(my $out, "+<", $file) or exit 126;
+  open(my $out, "+<:raw", $file) or exit 126;
   sub note { sysseek($out, 0, 0); syswrite($out, sprintf("%-20s\n", $_[0])) }
   my %getrusage = (62 => 98, 183 => 165, 243 => 165, 258 => 165);
   my ($header, $call) = ("");
@@ -113,7 +125,7 @@ sj_perl='
 '
 measured() {
   # Options in PERL5OPT may change what perl does.
-  if [ -z "${PERL5OPT:-}$sj_unmeasured" ] && command -v perl >/dev/null 2>&1 && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
+  if [ -z "${PERL5OPT:-}$sj_unmeasured" ] && perl -e 1 2>/dev/null && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
     # Perl must not warn of an unknown locale on the job's stderr. It removes the variable again.
     [ -n "${PERL_BADLANG:-}" ] || { PERL_BADLANG=; export PERL_BADLANG; }
     exec perl -e "$sj_perl" "$sj_J/peak" "$@" 6<&6
@@ -132,26 +144,29 @@ pause() { sleep 0.1 2>/dev/null || sleep 1; }
 
 # session: runs a command in a session of its own that nothing waits for. A shell starts background commands with INT and QUIT
 # ignored, which no shell can undo and the job would inherit. env(1) resets them if it is new enough (coreutils 8.31).
-if command -v setsid >/dev/null 2>&1; then
-  session() {
-    sj_r=
-    ! env --default-signal=INT,QUIT true 2>/dev/null || sj_r='env --default-signal=INT,QUIT'
-    setsid -f $sj_r "$@" 2>/dev/null && exit 0
-    # A background command has no stdin, unless its descriptor was kept.
-    exec 9<&0
-    setsid $sj_r "$@" <&9 9<&- &
-    exit 0
-  }
-  led() { measured setsid "$@"; }
-elif command -v perl >/dev/null 2>&1; then
-  session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
-  led() { measured perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
-elif command -v python3 >/dev/null 2>&1; then
-  session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
-  led() { measured python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
-else
-  session() { say error this host has neither setsid nor perl nor python3; exit 1; }
-fi
+# By trying: a program in PATH may be a shim with nothing behind it. Other verbs start no session.
+case $sj_V in start|supervise|guard|follow)
+  if setsid true 2>/dev/null; then
+    session() {
+      sj_r=
+      ! env --default-signal=INT,QUIT true 2>/dev/null || sj_r='env --default-signal=INT,QUIT'
+      setsid -f $sj_r "$@" 2>/dev/null && exit 0
+      # A background command has no stdin, unless its descriptor was kept.
+      exec 9<&0
+      setsid $sj_r "$@" <&9 9<&- &
+      exit 0
+    }
+    led() { measured setsid "$@"; }
+  elif perl -MPOSIX -e 1 2>/dev/null; then
+    session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
+    led() { measured perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
+  elif python3 -c 'import os; os.setsid' 2>/dev/null; then
+    session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+    led() { measured python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+  else
+    session() { say error this host has neither setsid nor perl nor python3; exit 1; }
+  fi
+esac
 
 as_user() { # Runs the script $2 as the user of job $1, if the host asks for no password.
   { read -r m u <"$sj_S/$1/as"; } 2>/dev/null || return
@@ -161,7 +176,7 @@ as_user() { # Runs the script $2 as the user of job $1, if the host asks for no 
   esac
 }
 signal_marked() { # A script that sends signal $1 to all processes that carry $mark.
-  echo "for e in \$(grep -slF SSHJOBS_JOB=$mark /proc/[0-9]*/environ 2>/dev/null); do e=\${e#/proc/}; kill -$1 \"\${e%/environ}\" 2>/dev/null; done; :"
+  echo "unset GREP_OPTIONS; for e in \$(grep -slF SSHJOBS_JOB=$mark /proc/[0-9]*/environ 2>/dev/null); do e=\${e#/proc/}; kill -$1 \"\${e%/environ}\" 2>/dev/null; done; :"
 }
 end_tree_of_user() { # Like end_tree, for job $1 of another user. The account must not end the program that changed the user:
   # its death would orphan that user's processes.
@@ -191,8 +206,20 @@ end_marked() { # Kills all processes of this account that carry $mark.
   eval "$(signal_marked KILL)"
 }
 
+serves() { # Notes that process $1 serves this job, and ends with it, as $sj_who: its number and its start time.
+  sj_who=
+  start_time "$1" || return
+  sj_who=$1:$sj_t sj_serving="$sj_serving $1:$sj_t"
+  echo "$sj_serving" 2>/dev/null >"$sj_J/serving"
+}
+end_these() { # Ends such processes. With KILL: what was started with TERM ignored can't be ended otherwise, and they hold nothing.
+  for sj_who in $1; do is_alive "${sj_who%%:*}" "${sj_who#*:}" && kill -s KILL "${sj_who%%:*}" 2>/dev/null; done
+}
+end_serving() { # Ends all that serve job $1. The file is for other processes: on a full disk it is empty.
+  end_these "${sj_serving:-$(cat "$sj_S/$1/serving" 2>/dev/null)}"
+}
 end_writer() { # Ends a writer that waits for job $1 to read.
-  { read -r w t0 c <"$sj_S/$1/in.lock/pid"; } 2>/dev/null && is_alive "$w" "$t0" && kill "$w" "$c" 2>/dev/null
+  { read -r w t0 c <"$sj_S/$1/in.lock/pid"; } 2>/dev/null && is_alive "$w" "$t0" && kill -s KILL "$w" "$c" 2>/dev/null
   rm -rf "$sj_S/$1/in.lock"
 }
 # Another user, by sudo, doas or su. The file gate.why has the last step: "answered" (the password was sent), "wrong" or "password" (one
@@ -251,7 +278,7 @@ pass_gate() { # Watches the program that changes the user: answers its prompt on
     sleep 0.03 2>/dev/null || sleep 1
   done
   # The program, or the other user's shell, reads the end of its stdin, and ends.
-  [ -z "$keeper" ] || kill "$keeper" 2>/dev/null
+  end_these "$keeper"
 }
 tell_gate() { # Waits until the user is changed, and answers if it is not.
   end=$(($(date +%s) + gate_seconds))
@@ -277,6 +304,28 @@ lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of
   printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
     printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
     printf '%-200s\n' pending >"$sj_J/exit.r"
+}
+look() { # The state of a job, in $x; empty while it runs.
+  x= dir=$1
+  if [ -f "$dir/exit" ]; then
+    rc=
+    { read -r rc k why at measures <"$dir/exit"; } 2>/dev/null
+    x="exited $rc $k $why $at${measures:+ $measures}"
+    # Other contents were not written by the supervisor.
+    case $rc in ''|*[!0-9]*) x="lost supervisor_died" ;; esac
+  elif [ ! -d "$dir" ]; then
+    x="lost spool_gone"
+  elif { read -r p t0 b0 _ <"$dir/sup"; } 2>/dev/null && [ -n "$b0" ]; then
+    if ! same_boot "$b0"; then
+      x="lost host_rebooted"
+    elif ! is_alive "$p" "$t0" && [ ! -f "$dir/exit" ]; then
+      x="lost supervisor_died"
+    fi
+  elif [ -n "$(find "./$dir" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$dir/sup" ]; then
+    x="lost supervisor_died"
+  fi
+  # They have no reader any more, and may contain secrets.
+  case $x in lost*) rm -f -- "$dir/order" "$dir/in.text" ;; esac
 }
 guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -356,7 +405,7 @@ supervise)
   printf '%s %s %s\n' $$ "$sj_t" "$b" >"$sj_J/sup"
   exec 6<"$sj_J/order"
   rm -f "$sj_J/order"
-  keeper= gatekeeper= lost=
+  keeper= gatekeeper= lost= sj_serving=
   if [ "$3" = open ] || [ "$9" != - ]; then
     mkfifo "$sj_J/in"
     exec 3<>"$sj_J/in"
@@ -365,7 +414,8 @@ supervise)
       exec 8<>"$sj_J/in.ctl"
       # Holds stdin open until the end of input is requested. Both pipes are open before a writer can use them.
       (exec 6<&-; read -r _ <&8) &
-      keeper=$!
+      serves $!
+      keeper=$sj_who
     fi
     if [ "$9" != - ]; then
       IFS= read -r mark <&6
@@ -376,8 +426,8 @@ supervise)
       gate=${gate%%:*}
       # Holds stdin open until the command has its text.
       (exec 6<&- 8<&-; pass_gate "$3") &
-      gatekeeper=$!
-      start_time $gatekeeper && gatekeeper="$gatekeeper $sj_t"
+      serves $!
+      gatekeeper=$sj_who
     else
       echo 0 >"$sj_J/in.n"
     fi
@@ -388,17 +438,22 @@ supervise)
   else
     exec 5</dev/null
   fi
-  timer=
+  timer= limit=
   [ "$4" = 0 ] || {
+    n=$4
+    sleep 0.01 2>/dev/null || n=$((${4%.*} + 1))
+    # The pipe ends with the sleep. Both are known here, so that nothing of them stays.
+    mkfifo "$sj_J/limit" 2>/dev/null
     (
       exec 5<&- 6<&-
-      trap 'kill $s 2>/dev/null; exit' TERM
-      sleep "$4" 2>/dev/null & s=$!
-      wait $s || { sleep "$((${4%.*} + 1))" & s=$!; wait $s; }
+      if [ -p "$sj_J/limit" ]; then read -r _ <"$sj_J/limit"; else sleep "$n"; fi
       echo timeout >"$sj_J/why"
       end_tree "$1" "$5"
     ) &
     timer=$!
+    serves $timer
+    limit=$sj_who
+    [ ! -p "$sj_J/limit" ] || { sleep "$n" 5<&- 6<&- >"$sj_J/limit" & serves $!; limit="$limit $sj_who"; }
   }
   [ "$6" = 0 ] || {
     mkdir -p "$sj_S/q"
@@ -440,9 +495,9 @@ supervise)
   if [ -n "$lost" ]; then
     # Nothing can find out any more how the job ends. Without a noted end it counts as lost.
     while { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0"; do pause; done
-    [ -z "$timer$keeper$gatekeeper" ] || kill $timer $keeper ${gatekeeper% *} 2>/dev/null
+    end_serving "$1"
     end_writer "$1"
-    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"
+    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/serving" "$sj_S/q/$1"
     exit 1
   fi
   [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
@@ -451,7 +506,7 @@ supervise)
     { read -r why <"$sj_J/gate.why"; } 2>/dev/null
     decide_gate "$why $rc $(tail -n 3 "$sj_J/err" | tr '\n' ' ' | cut -c 1-400)"
     # It may still have text that the command has not read.
-    is_alive $gatekeeper && kill "${gatekeeper% *}" 2>/dev/null
+    end_these "$gatekeeper"
   fi
   fired=
   [ -z "$timer" ] || { read -r fired <"$sj_J/why"; } 2>/dev/null
@@ -461,12 +516,12 @@ supervise)
     timer=
   elif [ -n "$timer" ]; then
     # The command has exited in time. Its background processes have no limit, and may still print.
-    kill $timer 2>/dev/null
+    end_these "$limit"
   fi
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
   while [ $i -lt "$8" ] && group_lives; do pause; i=$((i + 1)); done
-  [ -z "$timer$keeper" ] || kill $timer $keeper 2>/dev/null
+  end_serving "$1"
   # A write that the command has read is noted in a moment. A write without a reader would wait for ever.
   i=0
   while [ $i -lt 5 ] && [ -d "$sj_J/in.lock" ]; do pause; i=$((i + 1)); done
@@ -479,9 +534,7 @@ supervise)
   measures="$kills ${user:--} ${system:--} ${peak:--} ${how:--}"
   printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
-  rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"
-  # A writer that has just started may have missed the first signal.
-  [ -z "$timer" ] || { pause; kill $timer 2>/dev/null; }
+  rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/serving" "$sj_S/q/$1"
   ;;
 guard) guard ;;
 warden)
@@ -540,6 +593,8 @@ warden)
   ;;
 job) # JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its script comes on stdin, once the user is changed.
   sj_J=$sj_S/$1
+  [ -z "$sj_tmout" ] || { TMOUT=$sj_tmout; export TMOUT; }
+  unset sj_tmout
   start_time $$
   printf '%s %s\n' $$ "$sj_t" >"$sj_J/pid"
   if [ "$3" != - ]; then
@@ -664,6 +719,7 @@ forget) # JOB ...
       # Its supervisor was killed, so no other process would end it.
       { read -r mark <"$sj_S/$j/mark"; } 2>/dev/null && [ -n "$mark" ] && { end_marked; as_user "$j" "$(signal_marked KILL)"; }
     fi
+    end_serving "$j"
     end_writer "$j"
     rm -rf "${sj_S:?}/$j" "$sj_S/q/$j"
   done
@@ -682,13 +738,21 @@ sweep) # DAYS
   find "$sj_S/f" -type f -mtime +1 -exec rm -f {} + 2>/dev/null
   say ok
   ;;
-follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offsets from which output is sent, or "-" to send none and
+verdict) # JOB: prints why it is lost, if it is. The follower in perl asks before it reports a loss.
+  cd "$sj_S" || exit 1
+  boot
+  look "$1"
+  case $x in lost*) echo "$x" ;; esac
+  ;;
+follow) # FOLLOWER [sh]. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offsets from which output is sent, or "-" to send none and
   # only report the job's state. Its output is described in frames.rs
   mkdir -p "$sj_S/f"
   # A warden that was killed is replaced here, and when a job starts. The subshell ends at once, so the warden becomes a
   # child of init: perl, which this shell turns into, would never reap it.
   [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || (guard)
-  [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1" /bin/sh "$sj_F" "$sj_D" guard
+  # Variables of the account that change perl. A shim without a program behind it, or a version that can't read the follower, fails here.
+  unset PERL5OPT PERL5LIB PERLLIB PERL5DB PERLIO PERL_UNICODE
+  [ "$SSHJOBS_NO_PERL$2" ] || ! perl -c "$sj_F.pl" >/dev/null 2>&1 || exec perl "$sj_F.pl" "$sj_S" "$1" /bin/sh "$sj_F" "$sj_D" guard
   LC_ALL=C
   export LC_ALL
   # Names without the directory, which may have a space in its name.
@@ -707,28 +771,6 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offsets fro
     printf 'D %s %s %s %s\n' "$1" "$2" "$4" "$5" || exit 0
     r=$(($4 % 65536))
     dd bs=65536 skip=$(($4 / 65536)) count=$((($5 + r + 65535) / 65536)) <"$3" 2>/dev/null | tail -c "+$((r + 1))" | head -c "$5"
-  }
-  look() { # The state of a job, in $x; empty while it runs.
-    x= dir=$1
-    if [ -f "$dir/exit" ]; then
-      rc=
-      { read -r rc k why at measures <"$dir/exit"; } 2>/dev/null
-      x="exited $rc $k $why $at${measures:+ $measures}"
-      # Other contents were not written by the supervisor.
-      case $rc in ''|*[!0-9]*) x="lost supervisor_died" ;; esac
-    elif [ ! -d "$dir" ]; then
-      x="lost spool_gone"
-    elif { read -r p t0 b0 _ <"$dir/sup"; } 2>/dev/null && [ -n "$b0" ]; then
-      if [ "$b0" != "$b" ]; then
-        x="lost host_rebooted"
-      elif ! is_alive "$p" "$t0" && [ ! -f "$dir/exit" ]; then
-        x="lost supervisor_died"
-      fi
-    elif [ -n "$(find "./$dir" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$dir/sup" ]; then
-      x="lost supervisor_died"
-    fi
-    # They have no reader any more, and may contain secrets.
-    case $x in lost*) rm -f -- "$dir/order" "$dir/in.text" ;; esac
   }
   while :; do
     # The spool was removed or renamed: a new follower will be started in the new one.
