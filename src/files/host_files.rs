@@ -1,6 +1,7 @@
 //! The files of one host: a connection of their own, with an SFTP session on it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -22,6 +23,8 @@ pub struct HostFiles {
     pub(super) user: FilesUser,
     /// Maximum bytes of a file that may be copied.
     most_bytes: Option<u64>,
+    /// The host has not run a script: it is not asked again, because some hosts take long to say so.
+    runs_no_script: AtomicBool,
 }
 
 /// The user of a host whose files are used.
@@ -64,6 +67,7 @@ impl HostFiles {
                         lease,
                         user,
                         most_bytes: None,
+                        runs_no_script: AtomicBool::new(false),
                     });
                 }
                 Err(FilesError::Channel(error)) => last = error,
@@ -82,6 +86,10 @@ impl HostFiles {
     /// Maximum bytes of a file that may be copied.
     pub(super) fn most_bytes(&self) -> Option<u64> {
         self.most_bytes
+    }
+
+    pub(super) fn note_no_script(&self) {
+        self.runs_no_script.store(true, Relaxed);
     }
 
     /// Refuses a file of this size if it is over the limit.
@@ -296,6 +304,9 @@ impl HostFiles {
     /// The digest of the first `length` bytes of a file, by a tool of the host. `None` if it has
     /// none.
     pub(super) async fn digest_on_host(&self, path: &RemotePath, length: u64) -> Option<Digest> {
+        if self.runs_no_script.load(Relaxed) {
+            return None;
+        }
         let script = digest::script(path, length);
         let printed = if self.user.becomes.is_some() {
             let mut printed = Vec::new();
@@ -305,7 +316,11 @@ impl HostFiles {
         } else {
             // Cheaper than a channel of its own.
             let script = Script::without_input(script);
-            self.link().run_script(script, digest::time_for(length)).await.ok()??
+            let run = self.link().run_script(script, digest::time_for(length)).await;
+            if matches!(run, Ok(None) | Err(ChannelError::NoGreeting(_))) {
+                self.note_no_script();
+            }
+            run.ok()??
         };
         // No answer is like no tool: the caller verifies in another way, or reports that it did
         // not.

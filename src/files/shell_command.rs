@@ -8,17 +8,22 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::error::FilesError;
 use super::host_files::HostFiles;
+use crate::job::Nonce;
 use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// How a command ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ended {
+    /// Whether a shell has run the script. False on a host that has files only, and runs something else or nothing.
+    pub(super) has_begun: bool,
     /// Its exit status. `None` if it was killed, or was never started.
     pub(super) status: Option<u32>,
     /// The start of its stderr.
     pub(super) stderr: String,
 }
 
+/// Maximum bytes that startup files may print before the script.
+const MOST_NOISE: usize = 64 << 10;
 /// Maximum bytes kept of its stderr.
 const MOST_STDERR: usize = 2 << 10;
 /// Bytes sent at a time.
@@ -26,18 +31,21 @@ const STEP: usize = 32 << 10;
 
 impl HostFiles {
     /// Runs a script of `/bin/sh` on the host as the user of these files, with streams as its stdin
-    /// and stdout. The channel is open until the script or the connection ends.
+    /// and stdout. What startup files print before it is left out. The channel is open until the script or the
+    /// connection ends.
     pub(super) async fn run_script(
         &self,
         script: String,
         stdin: impl AsyncRead + Unpin,
         stdout: &mut (impl AsyncWrite + Unpin),
     ) -> Result<Ended, FilesError> {
+        let nonce = Nonce::new();
+        let script = format!("echo {}; {script}", nonce.as_str());
         let channel = self.link().open().await?.channel;
         let (mut reader, writer) = self.user.exec(self.link(), channel, script).await?;
         let mut ended = Ended::default();
         let both = {
-            let receiving = pin!(receive(&mut reader, stdout, &mut ended));
+            let receiving = pin!(receive(&mut reader, &nonce, stdout, &mut ended));
             let sending = pin!(send(&writer, stdin));
             match select(receiving, sending).await {
                 // The command has ended without reading everything, and says why itself. A channel
@@ -69,14 +77,53 @@ async fn send(
     }
 }
 
+/// What a script prints, after the line that says that it runs.
+struct Begin {
+    line: Vec<u8>,
+    /// The start of the output, until the line has come.
+    unread: Vec<u8>,
+}
+
+impl Begin {
+    fn new(nonce: &Nonce) -> Self {
+        Self {
+            line: format!("{}\n", nonce.as_str()).into_bytes(),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Takes output. Returns what follows the line, once it is there. An echo of the command has the word within a
+    /// longer line, and does not count.
+    fn read(&mut self, data: &[u8]) -> Option<Bytes> {
+        self.unread.extend_from_slice(data);
+        let at = memchr::memmem::find_iter(&self.unread, &self.line)
+            .find(|&at| at == 0 || self.unread[at - 1] == b'\n')?;
+        Some(Bytes::copy_from_slice(&self.unread[at + self.line.len()..]))
+    }
+}
+
 async fn receive(
     reader: &mut ChannelReader,
+    nonce: &Nonce,
     stdout: &mut (impl AsyncWrite + Unpin),
     ended: &mut Ended,
 ) -> Result<(), ChannelError> {
+    let mut begin = Begin::new(nonce);
     loop {
         match reader.next().await {
             Some(ChannelEvent::Data(data)) => {
+                let data = if ended.has_begun {
+                    data
+                } else if let Some(rest) = begin.read(&data) {
+                    ended.has_begun = true;
+                    begin.unread = Vec::new();
+                    rest
+                } else if begin.unread.len() > MOST_NOISE {
+                    // Whatever runs there is not the script.
+                    break;
+                } else {
+                    continue;
+                };
                 // A reader that has gone needs no more.
                 if stdout.write_all(&data).await.is_err() {
                     return Ok(());

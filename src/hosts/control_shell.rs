@@ -30,7 +30,7 @@ use crate::lock::lock;
 use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter, Connection};
 
 /// Time limit for the shell to greet, which includes its startup files.
-const GREETING_TIME: Duration = Duration::from_secs(15);
+const GREETING_TIME: Duration = Duration::from_secs(10);
 /// Time limit for an order to be written.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 /// Time limit for an idle shell to end.
@@ -279,7 +279,7 @@ async fn start(connection: &Connection, found: &HostFacts) -> Result<Option<Shel
         return match greeted {
             Ok(Err(error)) => Err(error),
             Ok(Ok(_)) => Ok(None),
-            Err(_) => Err(ChannelError::TimedOut(GREETING_TIME)),
+            Err(_) => Err(ChannelError::NoGreeting(GREETING_TIME)),
         };
     };
     // A second greeting reports the same machine, so a `set` that fails is harmless.

@@ -78,6 +78,8 @@ where
                     is_certain: true,
                 });
             }
+            // No shell of any kind: a startup file has ended it, or a silent forced command ran.
+            Ok(answer) if answer.is_silent_success() => return Err(ChannelError::Silent),
             // Another shell would have failed, or complained: fish quotes a line that it can't parse
             // on stderr, and exits with 0. So a forced command ran, and must not run again.
             Ok(answer) if answer.status == Some(0) && !answer.repeats_our_command() => break,

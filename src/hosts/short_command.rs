@@ -33,6 +33,11 @@ impl Printed {
     pub fn repeats_our_command(&self) -> bool {
         repeats_our_command(self.stdout.as_bytes()) || repeats_our_command(self.stderr.as_bytes())
     }
+
+    /// Whether something ended with status 0 and has printed nothing, which none of our commands does.
+    pub fn is_silent_success(&self) -> bool {
+        self.status == Some(0) && self.stdout.is_empty() && self.stderr.is_empty()
+    }
 }
 
 /// Runs a short internal command and returns its output, within `limit`. If the caller goes away,

@@ -127,6 +127,17 @@ pub enum ChannelError {
     /// The server did not answer in time.
     #[error("the server did not answer within {0:?}")]
     TimedOut(Duration),
+    /// No shell printed the line that every command of ours prints first, in time. Nothing was run.
+    #[error(
+        "no shell has greeted within {0:?}: a startup file there takes longer, or replaces the shell"
+    )]
+    NoGreeting(Duration),
+    /// What ran in place of the command printed nothing and ended with status 0.
+    #[error(
+        "the command did not run: its shell ended with status 0 and printed nothing. A startup file there \
+         replaces or ends the shell (exec fish, exit), or a forced command runs in its place"
+    )]
+    Silent,
 }
 
 /// Why a target was not reached.

@@ -342,9 +342,11 @@ fn unexpected(reply: Reply) -> SftpError {
 fn lost(error: ChannelError) -> SftpError {
     match error {
         ChannelError::TimedOut(limit) => SftpError::Silent(limit),
-        ChannelError::ConnectionLost | ChannelError::OpenRefused | ChannelError::PtyRefused => {
-            SftpError::ConnectionLost
-        }
+        ChannelError::ConnectionLost
+        | ChannelError::OpenRefused
+        | ChannelError::PtyRefused
+        | ChannelError::NoGreeting(_)
+        | ChannelError::Silent => SftpError::ConnectionLost,
     }
 }
 

@@ -91,7 +91,8 @@ impl Drop for PartDirectory {
 }
 
 impl GetTree<'_> {
-    /// Unpacks one tar stream beside the target, and moves it there. `None` if the host has no tar.
+    /// Unpacks one tar stream beside the target, and moves it there. `None` if the host has no shell or
+    /// no tar that works.
     async fn as_archive(&self) -> Result<Option<TreeReport>, FilesError> {
         let here = FilesError::local;
         let part = self.make_part().map_err(here(self.local))?;
@@ -109,7 +110,7 @@ impl GetTree<'_> {
         let directory = inert_bytes(self.path.as_bytes());
         // The tar crate reads the format in which GNU tar sends holes (-S). Other programs send zeros.
         let script = format!(
-            "command -v tar >/dev/null 2>&1 || exit {NO_TAR}; \
+            "tar -cf - /dev/null >/dev/null 2>&1 || exit {NO_TAR}; \
              d=$(printf %b. '{directory}'); d=${{d%.}}; \
              case $d in /*) ;; *) d=./$d ;; esac; \
              case $(tar --version 2>/dev/null) in *GNU*) o='--format=gnu -S' ;; *) o= ;; esac; \
@@ -118,6 +119,10 @@ impl GetTree<'_> {
         let ended = self.files.run_script(script, tokio::io::empty(), &mut far).await?;
         drop(far);
         let unpacked = unpacking.await.map_err(io::Error::other).and_then(|unpacked| unpacked);
+        if !ended.has_begun {
+            self.files.note_no_script();
+            return Ok(None);
+        }
         if ended.status == Some(NO_TAR) {
             return Ok(None);
         }

@@ -132,7 +132,7 @@ impl PutTree<'_> {
         done
     }
 
-    /// Returns false if the host has no tar, or a file has grown while it was sent.
+    /// Returns false if the host has no shell or no tar that works, or a file has grown while it was sent.
     async fn send_archive(&self, part: &RemotePath) -> Result<bool, FilesError> {
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let root = self.local.to_owned();
@@ -154,7 +154,7 @@ impl PutTree<'_> {
             "-xomf"
         };
         let script = format!(
-            "command -v tar >/dev/null 2>&1 || exit {NO_TAR}; \
+            "tar -cf - /dev/null >/dev/null 2>&1 || exit {NO_TAR}; \
              d=$(printf %b. '{directory}'); d=${{d%.}}; \
              case $d in /*) ;; *) d=./$d ;; esac; \
              rm -rf \"$d\" && mkdir \"$d\" && exec tar {flags} - -C \"$d\""
@@ -163,6 +163,10 @@ impl PutTree<'_> {
         // The other end of the pipe is dropped with this, so the thread ends, too.
         let ended = self.files.run_script(script, far, &mut nowhere).await?;
         let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
+        if !ended.has_begun {
+            self.files.note_no_script();
+            return Ok(false);
+        }
         // A broken pipe only says that the command on the host ended first.
         let is_local_error =
             packed.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::BrokenPipe);

@@ -22,7 +22,8 @@ impl HostFiles {
         let names: Vec<u8> = names.collect();
         let directory = inert_bytes(directory.as_bytes());
         let script = format!(
-            "d=$(printf %b. '{directory}'); cd -- \"${{d%.}}\" || exit 1; \
+            "d=$(printf %b. '{directory}'); d=${{d%.}}; case $d in /*) ;; *) d=./$d ;; esac; \
+             cd -- \"$d\" || exit 1; \
              if command -v sha256sum >/dev/null 2>&1; then s=sha256sum; \
              elif command -v shasum >/dev/null 2>&1; then s='shasum -a 256'; \
              else exit 1; fi; \

@@ -78,6 +78,13 @@ pub(crate) async fn start_on_host(
                     session: confirmed.session,
                 });
             }
+            // Nothing is different on another connection.
+            Err(
+                error @ SpawnError::Channel {
+                    source: ChannelError::NoGreeting(_) | ChannelError::Silent,
+                    ..
+                },
+            ) => return Err(error),
             // The pool knows of the failure, so the next lease may be on another connection.
             Err(SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {}
             Err(error) => return Err(error),

@@ -78,8 +78,10 @@ impl Controls for AttachedControls {
 fn reached<T>(result: Result<T, ChannelError>) -> Result<T, FarEndError> {
     result.map_err(|error| match error {
         ChannelError::TimedOut(limit) => FarEndError::TimedOut(limit),
-        ChannelError::OpenRefused | ChannelError::PtyRefused | ChannelError::ConnectionLost => {
-            FarEndError::ConnectionLost
-        }
+        ChannelError::OpenRefused
+        | ChannelError::PtyRefused
+        | ChannelError::ConnectionLost
+        | ChannelError::NoGreeting(_)
+        | ChannelError::Silent => FarEndError::ConnectionLost,
     })
 }

@@ -185,7 +185,9 @@ fn failed(host: &HostRef, error: ExecAsError) -> SignalError {
         ExecAsError::Channel(
             source @ (ChannelError::OpenRefused
             | ChannelError::PtyRefused
-            | ChannelError::ConnectionLost),
+            | ChannelError::ConnectionLost
+            | ChannelError::NoGreeting(_)
+            | ChannelError::Silent),
         ) => SignalError::Unreachable(Arc::new(SpawnError::Channel {
             host: host.name.clone(),
             source,

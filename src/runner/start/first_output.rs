@@ -36,6 +36,9 @@ pub(crate) enum FirstWords {
     Lost,
     /// Something other than a shell ran and exited with 0.
     NoShell,
+    /// Something ran, printed nothing and exited with 0: a startup file has ended the shell, or a forced command
+    /// ran. The command did not.
+    Silence,
     /// The server refused the command, or the channel closed without a greeting: no part of the
     /// command ran.
     NotRun,
@@ -125,6 +128,9 @@ impl<'a> FirstEvents<'a> {
                     }
                 }
                 Some(ChannelEvent::ExtendedData(bytes)) => self.read_bytes += bytes.len(),
+                Some(ChannelEvent::Close) if self.has_succeeded && self.read_bytes == 0 => {
+                    return Some(FirstWords::Silence);
+                }
                 Some(ChannelEvent::Close) if self.has_succeeded && !self.is_echo() => {
                     return Some(FirstWords::NoShell);
                 }

@@ -70,8 +70,13 @@ impl ChannelAttempts {
                     self.refusals += 1;
                     self.last = error;
                 }
-                // Opening a channel requests no terminal, so PtyRefused does not occur here.
-                Err(ChannelError::ConnectionLost | ChannelError::PtyRefused) => self.note_lost(),
+                // Opening a channel requests no terminal and no shell, so the others do not occur here.
+                Err(
+                    ChannelError::ConnectionLost
+                    | ChannelError::PtyRefused
+                    | ChannelError::NoGreeting(_)
+                    | ChannelError::Silent,
+                ) => self.note_lost(),
             }
         }
         Err(SpawnError::channel(job, self.last.clone()))

@@ -13,7 +13,7 @@ use super::open_channel::{ChannelAttempts, OpenChannel};
 use crate::hosts::{Asking, HostRef, Lease, Link, Login};
 use crate::job::{ExecPlan, Job, PlanError};
 use crate::runner::state::{Shared, SpawnError};
-use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
+use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Time limit for the server to report whether it runs the command.
 pub(super) const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
@@ -65,8 +65,13 @@ pub(super) async fn send_command(
                     () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
                     asked = lease.connection().ask_shell() => asked,
                 };
-                if asked.is_err() {
-                    attempts.note_lost();
+                match asked {
+                    Ok(_) => {}
+                    // Nothing is different on another connection.
+                    Err(error @ ChannelError::Silent) => {
+                        return Err(SpawnError::channel(job, error));
+                    }
+                    Err(_) => attempts.note_lost(),
                 }
             }
         }
@@ -191,6 +196,7 @@ async fn check_greeting(
     match words {
         FirstWords::Greeted(machine) => link.note_greeting(machine),
         FirstWords::NoShell => link.note_no_shell(),
+        FirstWords::Silence => return Err(SpawnError::channel(job, ChannelError::Silent)),
         // The recorder reports the loss.
         FirstWords::Lost => {}
         FirstWords::NotRun | FirstWords::GivenUp if abandoned.is_cancelled() => {

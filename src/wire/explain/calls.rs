@@ -115,6 +115,12 @@ fn channel(error: &ChannelError, message: String) -> Error {
         ),
         ChannelError::ConnectionLost => lost(message),
         ChannelError::TimedOut(_) => late(message),
+        ChannelError::NoGreeting(_) | ChannelError::Silent => Error::new(
+            Code::ExecRefused,
+            message,
+            "see what `ssh HOST 'echo hi'` prints; a startup file should do such things only if the shell is \
+             interactive: case $- in *i*) exec fish ;; esac",
+        ),
     }
 }
 
