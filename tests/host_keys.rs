@@ -415,3 +415,28 @@ async fn a_name_is_listed_where_ssh_keygen_finds_it() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_server_with_the_curves_of_nist_only_is_reached_and_one_with_others_is_explained() {
+    for curve in ["nistp256", "nistp384", "nistp521"] {
+        let sshd = Sshd::with(&format!("KexAlgorithms ecdh-sha2-{curve}")).await;
+        assert!(is_accepted(&sshd).await, "{curve}");
+    }
+    for (line, theirs, ours) in [
+        (
+            "KexAlgorithms diffie-hellman-group14-sha1",
+            "diffie-hellman-group14-sha1",
+            "curve25519-sha256",
+        ),
+        ("Ciphers aes256-cbc", "aes256-cbc", "aes256-gcm"),
+    ] {
+        let error = refusal(&Sshd::with(line).await).await;
+        assert_eq!(
+            (error.code, error.retryable),
+            (Code::Unsupported, false),
+            "{error}"
+        );
+        let hint = error.hint.to_string();
+        assert!(hint.contains(theirs) && hint.contains(ours), "{hint}");
+    }
+}

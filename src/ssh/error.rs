@@ -69,6 +69,18 @@ pub enum ConnectError {
         /// The cause.
         source: Arc<Self>,
     },
+    /// Both sides have algorithms that the other one does not take.
+    #[error("{host} and sshjobs have none of the {kind} in common")]
+    NoCommonAlgorithm {
+        /// The host.
+        host: String,
+        /// The option of ssh_config(5) that lists such algorithms.
+        kind: &'static str,
+        /// Names of ours.
+        ours: String,
+        /// Names of the server's, which may be cut.
+        theirs: String,
+    },
     /// The host closed the connection before it presented a key.
     #[error("{host} hangs up before the SSH handshake is done, {tries} times in a row")]
     HungUp {
@@ -107,6 +119,7 @@ impl ConnectError {
             | Self::HostKey(_)
             | Self::Auth { .. }
             | Self::Paused { .. }
+            | Self::NoCommonAlgorithm { .. }
             | Self::Protocol { .. } => false,
         }
     }

@@ -35,7 +35,12 @@ impl Destination {
         };
         let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
         check_name(host)?;
-        user.as_deref().map(check_name).transpose()?;
+        // In a URI, a user's `@` is written as `%40` (RFC 3986 §2.1).
+        let user = match user {
+            Some(user) if text.starts_with("ssh://") => Some(decoded(&user).ok_or_else(bad)?),
+            user => user,
+        };
+        user.as_deref().map(check_user).transpose()?;
         Ok(Self {
             host: host.to_owned(),
             user,
@@ -73,6 +78,37 @@ pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Checks the name of an account as ssh checks that of its command line. A directory may have accounts such as
+/// `alice@corp` and `CORP\alice`. A ProxyCommand may get it in a shell command, by `%r`.
+pub(super) fn check_user(user: &str) -> Result<(), ConfigError> {
+    let has_meaning = |c: char| c.is_control() || c.is_whitespace() || "'\"`$;&<>|(){}".contains(c);
+    if user.is_empty()
+        || user.starts_with('-')
+        || user.ends_with('\\')
+        || user.len() > 255
+        || user.contains(has_meaning)
+    {
+        return Err(ConfigError::BadUser(user.to_owned()));
+    }
+    Ok(())
+}
+
+/// The text that a percent-encoded one stands for. `None` if it is no text.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let high = char::from(rest.next()?).to_digit(16)?;
+        let low = char::from(rest.next()?).to_digit(16)?;
+        bytes.push(u8::try_from(high * 16 + low).ok()?);
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +142,33 @@ mod tests {
             "me@-x",
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn users_are_named_as_for_ssh() {
+        for (text, user) in [
+            ("alice@corp@t1", "alice@corp"),
+            (r"CORP\alice@t1", r"CORP\alice"),
+            ("alice#x@t1", "alice#x"),
+            ("ssh://alice%40corp@t1:22", "alice@corp"),
+        ] {
+            let destination = Destination::parse(text).unwrap();
+            assert_eq!(
+                (destination.user.as_deref(), &*destination.host),
+                (Some(user), "t1")
+            );
+        }
+        for bad in [
+            "-x@t1",
+            "a;b@t1",
+            r"x\@t1",
+            "$(id)@t1",
+            "a b@t1",
+            "ssh://a%@t1",
+            "ssh://%ff@t1",
+        ] {
+            assert!(Destination::parse(bad).is_err(), "{bad}");
         }
     }
 

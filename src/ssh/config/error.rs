@@ -8,6 +8,12 @@ pub enum ConfigError {
     /// The text is not a valid host name.
     #[error("{0:?} is not a host name")]
     BadName(String),
+    /// The text is not the name of an account.
+    #[error("{0:?} is not a user name")]
+    BadUser(String),
+    /// ssh does nothing for a user without a name, and it has options of the command line.
+    #[error("ssh resolves no host for the user id {0}, which has no name")]
+    Nameless(u32),
     /// The `ssh` program can't be run.
     #[error("the ssh program, which resolves host names, can't be run")]
     NoSsh(#[source] io::Error),

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::destination::{Destination, check_name};
+use super::destination::{Destination, check_name, check_user};
 use super::expand::Expander;
 use super::host_config::{CONNECT_TIMEOUT, KEEPALIVE, SHORTEST_RSA};
 use super::{ConfigError, HostConfig, HostSettings, Methods};
@@ -69,7 +69,7 @@ impl Options {
         let user = settings.user.clone().or(user).unwrap_or_default();
         // A ProxyCommand may get both in a shell command, by `%h` and `%r`.
         check_name(&address)?;
-        check_name(&user)?;
+        check_user(&user)?;
         let mut expander = Expander {
             name,
             address: &address,

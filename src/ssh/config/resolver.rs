@@ -18,6 +18,8 @@ use super::{ConfigError, HostConfig, HostSettings, fallback};
 use crate::ssh::files::off_runtime;
 
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What ssh says for a user id without a name, as in containers that run as any user. It then does nothing.
+const NAMELESS: &[u8] = b"No user exists for uid";
 
 /// Turns names into [`HostConfig`]s with `ssh -G`, so that they mean the same as to ssh.
 #[derive(Clone, Debug, Default)]
@@ -34,8 +36,26 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Resolves `name`. Runs `ssh -G`, at most 10 s. Without an ssh program it reads ssh_config
-    /// itself and refuses lines that it does not understand.
+    /// Reads ssh_config without the help of ssh.
+    async fn read_ourselves(
+        &self,
+        destination: &Destination,
+    ) -> Result<Vec<(String, String)>, ConfigError> {
+        let file = self.ssh_config.clone();
+        let destination = destination.clone();
+        let path = file.clone().unwrap_or_else(|| "ssh_config".into());
+        off_runtime(&path, move || {
+            fallback::resolve(file.as_deref(), &destination)
+        })
+        .await
+        .map_err(|source| ConfigError::Unreadable {
+            file: "ssh_config".into(),
+            source,
+        })?
+    }
+
+    /// Resolves `name`. Runs `ssh -G`, at most 10 s. Without an ssh program, and for a user without a name, it
+    /// reads ssh_config itself and refuses lines that it does not understand.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
         let settings = self.settings_of(name).without_overridden(&self.arguments);
@@ -136,25 +156,21 @@ impl Resolver {
             .await
             .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
             .map_err(ConfigError::NoSsh);
-        let output = match output {
-            // Arguments are options of ssh, which `fallback` does not parse.
-            Err(ConfigError::NoSsh(error))
-                if error.kind() == io::ErrorKind::NotFound && arguments.is_empty() =>
-            {
-                let file = self.ssh_config.clone();
-                let destination = destination.clone();
-                let path = file.clone().unwrap_or_else(|| "ssh_config".into());
-                return off_runtime(&path, move || {
-                    fallback::resolve(file.as_deref(), &destination)
-                })
-                .await
-                .map_err(|source| ConfigError::Unreadable {
-                    file: "ssh_config".into(),
-                    source,
-                })?;
-            }
-            other => other?,
-        };
+        let is_missing = matches!(
+            &output,
+            Err(ConfigError::NoSsh(error)) if error.kind() == io::ErrorKind::NotFound
+        );
+        let is_nameless = output.as_ref().is_ok_and(|output| {
+            !output.status.success() && output.stderr.trim_ascii().starts_with(NAMELESS)
+        });
+        // Arguments are options of ssh, which `fallback` does not parse.
+        if (is_missing || is_nameless) && arguments.is_empty() {
+            return self.read_ourselves(destination).await;
+        }
+        if is_nameless {
+            return Err(ConfigError::Nameless(nix::unistd::getuid().as_raw()));
+        }
+        let output = output?;
         if !output.status.success() {
             // ssh's lines end with CR LF.
             let stderr = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-use russh::cipher;
+use russh::{Preferred, cipher, kex};
 
 /// On processors with AES instructions this order is by far the fastest.
 const CIPHERS: &[cipher::Name] = &[
@@ -19,6 +19,16 @@ const CIPHERS_WITHOUT_AES: &[cipher::Name] = &[
     cipher::AES_192_CTR,
     cipher::AES_128_CTR,
 ];
+
+/// Key exchanges in order of preference: those of russh, then the curves of NIST for servers that have no other.
+pub(super) fn key_exchanges() -> Vec<kex::Name> {
+    let nist = [
+        kex::ECDH_SHA2_NISTP256,
+        kex::ECDH_SHA2_NISTP384,
+        kex::ECDH_SHA2_NISTP521,
+    ];
+    Preferred::DEFAULT.kex.iter().copied().chain(nist).collect()
+}
 
 /// Ciphers in order of preference.
 pub(super) fn ciphers() -> &'static [cipher::Name] {

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use russh::keys::PublicKeyOrCertificate;
-use russh::{Preferred, client};
+use russh::{AlgorithmKind, Preferred, client};
 use tokio::time::timeout;
 
 use super::Connection;
-use super::ciphers::ciphers;
+use super::ciphers::{ciphers, key_exchanges};
 use super::errors::timed_out;
 use super::stream::{Stream, stream_to};
 use super::watched::{Pulse, Watched};
+use crate::output::printable;
 use crate::ssh::auth::Login;
 use crate::ssh::trust::{
     HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer,
@@ -153,6 +154,7 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
     client::Config {
         preferred: Preferred {
             cipher: Cow::Borrowed(ciphers()),
+            kex: key_exchanges().into(),
             ..host_keys_to_offer(known, name, host.host_key_algorithms.as_deref())
         },
         keepalive_interval: Some(host.keepalive),
@@ -162,6 +164,26 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
         window_size: WINDOW_BYTES,
         ..client::Config::default()
     }
+}
+
+/// Maximum names of algorithms that are quoted: the server may send any number.
+const MOST_QUOTED: usize = 20;
+
+/// The name of an option of sshd_config and ssh_config, which lists such algorithms.
+fn kind_of(kind: AlgorithmKind) -> &'static str {
+    match kind {
+        AlgorithmKind::Kex => "KexAlgorithms",
+        AlgorithmKind::Key => "HostKeyAlgorithms",
+        AlgorithmKind::Cipher => "Ciphers",
+        AlgorithmKind::Compression => "Compression",
+        AlgorithmKind::Mac => "MACs",
+    }
+}
+
+/// Names for an error. Those of a server may contain anything.
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(MOST_QUOTED).map(|name| printable(name));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
@@ -178,6 +200,14 @@ fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError)
             host: host.name.clone(),
             tries: 1,
         },
+        HandshakeError::Russh(russh::Error::NoCommonAlgo { kind, ours, theirs }) => {
+            ConnectError::NoCommonAlgorithm {
+                host: host.name.clone(),
+                kind: kind_of(kind),
+                ours: listed(&ours),
+                theirs: listed(&theirs),
+            }
+        }
         HandshakeError::Russh(source) => ConnectError::Protocol {
             host: host.name.clone(),
             source,

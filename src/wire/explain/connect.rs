@@ -49,6 +49,15 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
              for a time; see its log",
         )
         .retryable(),
+        ConnectError::NoCommonAlgorithm {
+            kind, ours, theirs, ..
+        } => Error::new(
+            Code::Unsupported,
+            message,
+            format!(
+                "the host offers {theirs}; sshjobs offers {ours}; allow one of these in {kind} of its sshd_config"
+            ),
+        ),
         ConnectError::Protocol { .. } => Error::new(
             Code::ConnectionLost,
             message,
@@ -72,12 +81,35 @@ fn config(error: &ConfigError, message: String) -> Error {
         ConfigError::BadName(_) => {
             Error::new(Code::InvalidArgument, message, "use a host name or alias")
         }
+        ConfigError::BadUser(user) if user.is_empty() => Error::new(
+            Code::InvalidArgument,
+            message,
+            "this process's user has no name: set User in ssh_config, or use -l",
+        ),
+        ConfigError::BadUser(_) => Error::new(
+            Code::InvalidArgument,
+            message,
+            "use the name of the account; -l and User take it too",
+        ),
+        ConfigError::Nameless(_) => Error::new(
+            Code::Io,
+            message,
+            "put -p, -l, -i, -J and -o into ssh_config, which sshjobs then reads itself; or give the user id a \
+             line in /etc/passwd",
+        ),
         ConfigError::NoSsh(_) => Error::new(Code::Io, message, "install the OpenSSH client"),
         ConfigError::Arguments(_) => Error::new(
             Code::InvalidArgument,
             message,
             "correct -p, -l, -i, -J or -o; they have the same syntax as in ssh",
         ),
+        ConfigError::Rejected { message: words, .. } if words.starts_with("Bad owner") => {
+            Error::new(
+                Code::UnknownHost,
+                message,
+                "only you may be able to write that file: own it, and use chmod 600",
+            )
+        }
         ConfigError::Rejected { .. } => {
             Error::new(Code::UnknownHost, message, "correct ssh_config")
         }
