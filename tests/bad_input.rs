@@ -368,3 +368,31 @@ async fn numbers_may_come_as_floats_and_jobs_twice() {
     );
     assert_eq!(reply["jobs"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn texts_that_are_exactly_another_type_are_read_so_and_the_reply_says_it() {
+    let mut session = Session::start().await;
+    let sent = json!({
+        "host": HOST, "command": "echo $A", "wait_ms": "5000", "pty": "false", "env": "{\"A\": \"5000\"}",
+    });
+    let reply = session.client.ok("ssh_run", sent);
+    assert_eq!(reply["head"], json!(["5000"]));
+    let read: Vec<_> = reply["clamped"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|text| {
+            (
+                text["field"].as_str().unwrap(),
+                text["read_as"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        read,
+        [("env", "object"), ("pty", "boolean"), ("wait_ms", "number")]
+    );
+    let jobs = format!("[{}]", json!(session.job));
+    let waited = session.client.ok("ssh_wait", json!({"job_ids": jobs, "wait_ms": "0"}));
+    assert_eq!(waited["jobs"].as_array().unwrap().len(), 1);
+}

@@ -1105,3 +1105,33 @@ async fn a_command_may_contain_a_second_pair_of_dashes() {
     let mistaken = sshjobs(&sshd).args(["run", HOST, "db1", "--", "uptime"]).output().unwrap();
     assert_eq!(mistaken.status.code(), Some(2));
 }
+
+#[tokio::test]
+async fn a_user_id_without_a_name_needs_no_ssh_program() {
+    let sshd = Sshd::start().await;
+    let bin = sshd.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let fake = |words: &str| {
+        let ssh = bin.join("ssh");
+        std::fs::write(
+            &ssh,
+            format!("#!/bin/sh\nprintf '{words}\\r\\n' >&2; exit 255\n"),
+        )
+        .unwrap();
+        std::fs::set_permissions(&ssh, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+    };
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let run = || {
+        let run = ["run", HOST, "--", "echo it works"];
+        sshjobs(&sshd).args(run).env("PATH", &path).output().unwrap()
+    };
+
+    fake("No user exists for uid 123456");
+    let ran = run();
+    assert_eq!(text(&ran.stdout), "it works\n", "{}", text(&ran.stderr));
+
+    fake("Bad owner or permissions on /home/u/.ssh/config");
+    let refused = text(&run().stderr);
+    assert!(refused.contains("chmod 600"), "{refused}");
+}

@@ -294,3 +294,30 @@ async fn a_help_text_fits_a_narrow_terminal() {
     let (_, full) = paragraph.split_last().unwrap();
     assert!(full.iter().all(|line| line.len() > 40), "{screen}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn users_and_addresses_are_written_as_for_ssh() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["::1"]);
+    let me = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name;
+    let port = sshd.port();
+    for host in [
+        "[::1]".to_owned(),
+        format!("{me}@[::1]:{port}"),
+        format!("ssh://{me}@[::1]:{port}"),
+    ] {
+        let ran = sshjobs(&sshd, &["run", &host, "--", "echo it works"]);
+        assert_eq!(told(&ran), "it works\n", "{host}");
+    }
+    for (host, user) in [
+        ("alice@corp@web1", "alice@corp"),
+        (r"CORP\alice@web1", r"CORP\alice"),
+        ("alice#x@web1", "alice#x"),
+    ] {
+        let refused = stderr(&sshjobs(&sshd, &["run", host, "--", "true"]));
+        assert!(
+            refused.contains(&format!("does not let {user} in")),
+            "{refused}"
+        );
+    }
+}

@@ -45,8 +45,8 @@ pub use end_cause::{
 };
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,
-    MemberProgress, MemberResult, Printed, RangeError, Rollout, StopAfter, fold, prefixed,
-    split_old_line, unfold, words,
+    MemberProgress, MemberResult, Printed, RangeError, Rollout, StopAfter, fold, holds_address,
+    prefixed, split_old_line, unfold, words,
 };
 pub use id::{JobId, Nonce};
 pub use job::{Identity, Job, Reached};

@@ -15,7 +15,7 @@ use super::becomes::{BadBecome, Become};
 use super::id::JobId;
 use super::secret_uses::SecretUses;
 use super::turn::{Turn, is_queue_name};
-use crate::job::fleet::FleetPlan;
+use crate::job::fleet::{FleetPlan, holds_address};
 use crate::notify::Receiver;
 use crate::output::TerminalSize;
 
@@ -324,11 +324,10 @@ fn check_fleet(fleet: &FleetPlan, has_terminal: bool) -> Result<(), SpecError> {
         return Err(SpecError::Rollout);
     }
     // Otherwise the names before the lines would be ambiguous.
-    match fleet
-        .members
-        .iter()
-        .find(|name| name.contains(|c: char| c.is_whitespace() || "[]{}".contains(c)))
-    {
+    match fleet.members.iter().find(|name| {
+        name.contains(char::is_whitespace)
+            || (name.contains(['[', ']', '{', '}']) && !holds_address(name))
+    }) {
         Some(name) => Err(SpecError::MemberName(name.clone())),
         None => Ok(()),
     }

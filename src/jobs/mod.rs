@@ -139,7 +139,7 @@ pub use crate::hosts::{Prompters, Usage};
 pub use crate::job::{
     Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
     RangeError, RecordedPiece, Recording, RecordingPlace, ReturnedBecause, TooManyCursors, TooSlow,
-    UnknownSignal, fold, key_bytes, shown_end, unfold, words,
+    UnknownSignal, fold, holds_address, key_bytes, shown_end, unfold, words,
 };
 #[doc(hidden)]
 pub use crate::nearest::nearest;

@@ -5,16 +5,36 @@ use serde::{Deserialize, Serialize};
 
 use crate::wire::error::Error;
 
-/// A value that was out of range, and the value used instead.
+/// A value that was out of range, and the value used instead; or a text that was read as another type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Clamped {
     /// The argument's name.
     pub field: String,
     /// The requested value.
-    pub asked: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i64")]
+    pub asked: Option<i64>,
     /// The value used.
-    pub used: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i64")]
+    pub used: Option<i64>,
+    /// The type as which a text was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub read_as: Option<String>,
+}
+
+impl Clamped {
+    /// A text that was read as another type. It is not quoted: it may be a variable with a password.
+    pub(super) fn of_text(field: &str, kind: &str) -> Self {
+        Self {
+            field: field.to_owned(),
+            asked: None,
+            used: None,
+            read_as: Some(kind.to_owned()),
+        }
+    }
 }
 
 /// Brings values into their ranges and records the changes.
@@ -59,8 +79,9 @@ impl Clamps {
         if asked != used {
             self.0.push(Clamped {
                 field: field.to_owned(),
-                asked,
-                used,
+                asked: Some(asked),
+                used: Some(used),
+                read_as: None,
             });
         }
     }
@@ -82,7 +103,13 @@ mod tests {
             .iter()
             .map(|clamped| (&*clamped.field, clamped.asked, clamped.used))
             .collect();
-        assert_eq!(told, [("max_lines", 500, 100), ("since_line_no", -5, 0)]);
+        assert_eq!(
+            told,
+            [
+                ("max_lines", Some(500), Some(100)),
+                ("since_line_no", Some(-5), Some(0))
+            ]
+        );
     }
 
     #[test]

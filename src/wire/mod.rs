@@ -21,6 +21,7 @@ mod secret;
 mod service;
 mod session;
 mod state;
+mod texts;
 mod transfer_roots;
 mod verbs;
 
@@ -36,6 +37,7 @@ pub use schema::{document_schema, reply_schema};
 pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
+pub use texts::{note_texts, read_texts};
 #[doc(hidden)]
 #[cfg(feature = "http")]
 pub(crate) use verbs::parse_become;

@@ -5,13 +5,14 @@ use std::path::Path;
 
 use crate::bounded_file::{read_text, read_text_from};
 use crate::cli::args::RolloutArgs;
-use crate::jobs::{FleetSpec, glob_matches, words};
+use crate::jobs::{FleetSpec, glob_matches, holds_address, words};
 use crate::remote::Api;
 use crate::wire::{CommandRequest, Error, HostsRequest};
 
 /// Whether a word of the command line may name several hosts.
 pub(crate) fn is_meant(word: &str) -> bool {
-    word.contains([',', '[', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
+    let has_range = word.contains('[') && !holds_address(word);
+    has_range || word.contains([',', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
 }
 
 /// Splits a list of hosts at its commas, and replaces `@FILE` by the lines of the file.
@@ -75,10 +76,16 @@ fn listed_in(file: &str) -> Result<Vec<String>, Error> {
             "@FILE takes a file with a host on each line; @- reads them from stdin",
         )
     })?;
-    let lines = text
-        .lines()
-        .map(|line| line.split_once('#').map_or(line, |(host, _)| host).trim());
+    let lines = text.lines().map(without_comment);
     Ok(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+/// A line without its comment. The name of an account may have a `#`, so a comment begins a word.
+fn without_comment(line: &str) -> &str {
+    let is_comment =
+        |(at, _): &(usize, &str)| *at == 0 || line[..*at].ends_with(char::is_whitespace);
+    let comment = line.match_indices('#').find(is_comment);
+    comment.map_or(line, |(at, _)| line.split_at(at).0).trim()
 }
 
 /// Splits the host of a request into its list of hosts, if it may name several.

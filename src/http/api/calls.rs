@@ -8,7 +8,7 @@ use axum::routing::post;
 use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::error::Category;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::http::status::Failure;
 use crate::jobs::{PolicyVerb, Role};
@@ -17,7 +17,7 @@ use crate::wire::{
     HostsReply, HostsRequest, JobsReply, JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest,
     Request, RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest,
     SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply,
-    WriteRequest, document_schema,
+    WriteRequest, document_schema, note_texts, read_texts,
 };
 
 /// Description of a verb in the API document.
@@ -132,12 +132,19 @@ pub(crate) async fn answer<R: Request, Reply: Serialize>(
     call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
 ) -> Response {
     let answered = async {
-        let request = R::parse(arguments(body)?)?;
-        Ok::<_, Failure>(call(request).await?)
+        let mut arguments = arguments(body)?;
+        let texts = read_texts::<R>(&mut arguments);
+        let request = R::parse(arguments)?;
+        Ok::<_, Failure>((call(request).await?, texts))
     }
     .await;
     match answered {
-        Ok(reply) => Json(reply).into_response(),
+        Ok((reply, texts)) if texts.is_empty() => Json(reply).into_response(),
+        Ok((reply, texts)) => {
+            let mut reply = json!(reply);
+            note_texts(&mut reply, texts);
+            Json(reply).into_response()
+        }
         Err(failure) => failure.into_response(),
     }
 }

@@ -172,8 +172,17 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
     Ok(names)
 }
 
-fn holds_address(word: &str) -> bool {
+/// Whether a word has an IPv6 address in brackets, as `[::1]` and `me@[::1]:22`.
+pub fn holds_address(word: &str) -> bool {
     let inner = word.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let is_at_end = |rest: &str| {
+        let port = rest.trim_end_matches('/').strip_prefix(':');
+        matches!(rest, "" | "/")
+            || port.is_some_and(|port| port.chars().all(|c| c.is_ascii_digit()))
+    };
+    if !inner.is_some_and(|(_, rest)| is_at_end(rest)) {
+        return false;
+    }
     // `Ipv6Addr` does not parse a scope, such as `%eth0`.
     let address =
         inner.map(|(inner, _)| inner.split_once('%').map_or(inner, |(address, _)| address));

@@ -13,7 +13,7 @@ mod rollout;
 mod summary;
 
 pub use fleet::Fleet;
-pub use fold::{MOST as MOST_NAMES, RangeError, fold, unfold, words};
+pub use fold::{MOST as MOST_NAMES, RangeError, fold, holds_address, unfold, words};
 pub use member::{Member, MemberProgress, MemberResult};
 pub use plan::{FleetPlan, StopAfter};
 pub use prefix::{prefixed, split_old_line};

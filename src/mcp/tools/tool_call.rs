@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::progress::tell_progress;
 use super::text::Text;
-use crate::wire::{Code, Error, Request, Service, reply_schema};
+use crate::wire::{Clamped, Code, Error, Request, Service, note_texts, read_texts, reply_schema};
 
 /// Parses a tool's arguments, performs the call and returns its result. Reports progress meanwhile,
 /// if the caller requested it. A cancelled call ends at once; its job continues.
@@ -23,6 +23,8 @@ where
     R: Request,
     Reply: Serialize + Text,
 {
+    let mut arguments = arguments;
+    let texts = read_texts::<R>(&mut arguments);
     let job_id = arguments.get("job_id").and_then(Value::as_str).map(str::to_owned);
     let request = match R::parse(arguments) {
         Ok(request) => request,
@@ -37,10 +39,22 @@ where
         }
         never = tell_progress(service, job_id.as_deref(), &context) => never,
         reply = call(request) => match reply {
-            Ok(reply) => success(&reply),
+            Ok(reply) => with_texts(success(&reply), texts),
             Err(error) => failure(&error),
         },
     }
+}
+
+/// A result that says which texts were read as another type.
+fn with_texts(mut result: CallToolResult, texts: Vec<Clamped>) -> CallToolResult {
+    if !texts.is_empty() {
+        let told = serde_json::to_string(&texts).expect("names and types are plain data");
+        result.content.push(ContentBlock::text(format!("clamped={told}")));
+    }
+    if let Some(reply) = &mut result.structured_content {
+        note_texts(reply, texts);
+    }
+    result
 }
 
 /// Key in `_meta` under which programs find an error as an object.

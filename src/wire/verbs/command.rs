@@ -45,11 +45,11 @@ pub struct CommandRequest {
     /// Shell command line.
     #[serde(default)]
     pub command: String,
-    /// Name of a template that ssh_hosts lists, instead of command.
+    /// Name of a template, instead of command.
     #[serde(default)]
     #[schemars(with = "String")]
     pub template: Option<String>,
-    /// Values of the parameters of the template.
+    /// Values of the template's parameters.
     #[serde(default, deserialize_with = "texts")]
     #[schemars(extend("additionalProperties" = true))]
     pub params: BTreeMap<String, String>,
@@ -128,7 +128,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub reason: Option<String>,
-    /// Idempotency key: the same key returns the first job.
+    /// The same key returns the first job.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1, max = 200))]
     pub idempotency_key: Option<String>,

@@ -37,7 +37,7 @@ pub struct PutRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub text: Option<String>,
-    /// The whole new content, in base64.
+    /// New content, in base64.
     #[serde(default)]
     #[schemars(with = "String")]
     pub base64: Option<String>,

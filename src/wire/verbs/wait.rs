@@ -30,11 +30,11 @@ pub struct WaitRequest {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
-    /// Last lines to return of each job that failed, up to 100; of every job with last_lines_of=all. Default 0.
+    /// Last lines of each job that failed, or of all with last_lines_of=all. Up to 100, default 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub last_lines: i64,
-    /// Jobs whose lines are returned. Default failed: those without exit status 0.
+    /// Default failed: without exit status 0.
     #[serde(default)]
     pub last_lines_of: LastLinesOf,
 }
