@@ -1149,3 +1149,41 @@ async fn a_server_that_is_about_to_end_says_so_and_answers_calls_in_progress() {
     assert_eq!(status, 200, "{reply}");
     assert_dead(&reply);
 }
+
+#[tokio::test]
+async fn hup_reads_files_again_and_ends_no_server() {
+    let sshd = Sshd::start().await;
+    let hang_up = |server: &Server| {
+        kill(Pid::from_raw(server.pid().cast_signed()), Signal::SIGHUP).unwrap();
+    };
+    let plain = Server::with(&sshd, &[]);
+    let caller = plain.caller(&sshd, "ci", &[]);
+    hang_up(&plain);
+    // Its end would take less.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(caller.call("jobs", json!({})).0, 200);
+
+    let policy = sshd.path("policy.toml");
+    std::fs::write(&policy, "[[rules]]\nname = \"all\"\nverbs = [\"jobs\"]\n").unwrap();
+    let before = std::fs::metadata(&policy).unwrap().modified().unwrap();
+    let server = Server::with(&sshd, &["--policy", &policy.display().to_string()]);
+    let ready = || caller_at(&server).get("/readyz").into_body().read_to_string().unwrap();
+    assert_eq!(ready(), "ready\n");
+    // As long and as old as the file that was read.
+    std::fs::write(&policy, "[[rules]]\nname = \"all\"\nverbs = [\"jabs\"]\n").unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&policy)
+        .unwrap()
+        .set_modified(before)
+        .unwrap();
+    hang_up(&server);
+    eventually("the mistake is reported", async || {
+        ready().contains("error: the policy")
+    })
+    .await;
+}
+
+fn caller_at(server: &Server) -> Caller {
+    Caller::new(&server.url, "")
+}

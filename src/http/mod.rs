@@ -32,6 +32,6 @@ pub use mount::Mount;
 pub use options::{Options, TlsFiles};
 pub use peers::ClusterPrompters;
 pub use server::{Server, ServerError};
-pub use tls::TlsError;
+pub use tls::{Certificate, TlsError};
 
 pub use crate::oidc::Oidc;

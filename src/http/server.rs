@@ -116,6 +116,11 @@ impl Server {
         &self.addresses
     }
 
+    /// Its certificate, to read it again. Tokens are read again with each call.
+    pub fn certificate(&self) -> Option<Arc<Certificate>> {
+        self.certificate.clone()
+    }
+
     /// Serves until `stop` resolves. Then it accepts no more requests, waits return early, calls in
     /// progress are answered, jobs that do not outlive the server are ended, and all connections
     /// are closed. `closing` is cancelled when the calls have been answered.

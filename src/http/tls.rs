@@ -18,7 +18,7 @@ use crate::lock::lock;
 
 /// The server's certificate, read from its files.
 #[derive(Debug)]
-pub(super) struct Certificate {
+pub struct Certificate {
     files: TlsFiles,
     current: Mutex<Arc<CertifiedKey>>,
 }
@@ -80,14 +80,25 @@ impl Certificate {
             if now == seen {
                 continue;
             }
-            match read_off_runtime(&self.files).await {
-                Ok(key) => {
-                    *lock(&self.current) = Arc::new(key);
-                    seen = now;
-                    tracing::info!("the certificate was read again");
-                }
-                // `seen` stays old, so that the next check tries again: a file may be half written.
-                Err(error) => tracing::warn!(%error, "the new certificate is not taken"),
+            // If it fails `seen` stays old, so that the next check tries again: a file may be half written.
+            if self.reload().await {
+                seen = now;
+            }
+        }
+    }
+
+    /// Reads the files again, whether or not they seem changed. Files that can't be used change nothing. Returns
+    /// whether they could be used.
+    pub async fn reload(&self) -> bool {
+        match read_off_runtime(&self.files).await {
+            Ok(key) => {
+                *lock(&self.current) = Arc::new(key);
+                tracing::info!("the certificate was read again");
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the new certificate is not taken");
+                false
             }
         }
     }

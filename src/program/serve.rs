@@ -122,11 +122,17 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         };
         send_notifications(&service);
         let jobs = service.library().clone();
-        let has_policy = require_policy(&service).await?;
+        require_policy(&service).await?;
         let service = service.of(Caller::local(), Rights::everywhere(most));
         let library = service.library().clone();
-        let reload = has_policy.then_some(async move || library.reload_policy().await);
-        let stop = signals.wait_for_stop(reload);
+        let certificate = server.certificate();
+        let stop = signals.wait_for_stop(async move || {
+            tracing::info!("policy and certificate are read again");
+            library.reload_policy().await;
+            if let Some(certificate) = &certificate {
+                certificate.reload().await;
+            }
+        });
         cli::note(&format!("listening on {}", server.addresses()));
         let mcp = mcp::OverHttp::new(closing.clone(), elicitors.clone());
         let mcp = http::Mount::new("/mcp", move |request| {

@@ -24,7 +24,7 @@ pub(crate) struct Signals {
     pub(crate) interrupted: bool,
 }
 
-/// The signals that end a server, and the one that makes it read its policy again.
+/// The signals that end a server, and HUP, which makes it read its files again.
 pub struct ServerSignals(Signals);
 
 impl ServerSignals {
@@ -33,14 +33,10 @@ impl ServerSignals {
         Signals::catch().map(Self)
     }
 
-    /// Resolves when the program is told to stop. With `reload`, SIGHUP calls that instead.
-    pub async fn wait_for_stop(mut self, reload: Option<impl AsyncFn()>) {
-        loop {
-            let number = self.0.next().await;
-            match &reload {
-                Some(reload) if number == Signals::HANG_UP => reload().await,
-                Some(_) | None => return,
-            }
+    /// Resolves when the program is told to stop. SIGHUP calls `reload`.
+    pub async fn wait_for_stop(mut self, reload: impl AsyncFn()) {
+        while self.0.next().await == Signals::HANG_UP {
+            reload().await;
         }
     }
 }
