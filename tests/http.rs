@@ -458,6 +458,16 @@ async fn a_server_works_below_a_prefix_and_reports_its_health() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_output_of_durable_jobs_is_counted_once() {
+    let (_sshd, server, caller) = served().await;
+    let durable = json!({"host": HOST, "command": "echo counted", "durable": true});
+    caller.ok("run", durable);
+    let shown = ureq::get(&server.metrics).call().unwrap().into_body().read_to_string().unwrap();
+    let count = format!("sshjobs_output_bytes_total {}\n", "counted\n".len());
+    assert!(shown.contains(&count), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_closed_response_ends_the_wait_and_nothing_else() {
     let (_sshd, server, caller) = served().await;
     let id = caller.spawn("sleep 2; echo still here");

@@ -377,6 +377,51 @@ async fn a_process_that_is_killed_within_a_transaction_leaves_the_records_whole_
     assert_eq!(canonical_loop(&later, &second).await.status(), Some(4));
 }
 
+/// A job whose record can't be read was not deleted: "unknown" would say so.
+#[tokio::test]
+async fn a_damaged_record_is_reported_and_hides_no_other_job() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let damaged = spawn(&first, "exit 3").await;
+    canonical_loop(&first, &damaged).await;
+    let healthy = spawn(&first, "exit 4").await;
+    canonical_loop(&first, &healthy).await;
+    first.shutdown().await;
+    drop(first);
+    let database = rusqlite::Connection::open(state.join("jobs.db")).unwrap();
+    let damage = "UPDATE jobs SET document = substr(document, 1, 100) WHERE id = ?";
+    assert_eq!(database.execute(damage, [&damaged]).unwrap(), 1);
+    let service = service(&sshd, &state);
+    let listed = service.jobs(JobsRequest::default()).await.unwrap().jobs;
+    let names: Vec<_> = listed.iter().map(|job| job.job_id.as_str()).collect();
+    assert_eq!(names, [&healthy]);
+    let error = service.tail(all(&damaged)).await.unwrap_err();
+    assert_eq!(error.code, Code::Io, "{error:?}");
+    assert_eq!(canonical_loop(&service, &healthy).await.status(), Some(4));
+}
+
+/// The same for all jobs of a store that can't be opened.
+#[tokio::test]
+async fn a_job_of_a_damaged_database_is_not_called_unknown() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = spawn(&first, "exit 3").await;
+    canonical_loop(&first, &job).await;
+    first.shutdown().await;
+    drop(first);
+    for log in ["jobs.db-wal", "jobs.db-shm"] {
+        std::fs::remove_file(state.join(log)).ok();
+    }
+    std::fs::write(state.join("jobs.db"), "no database".repeat(1000)).unwrap();
+    let service = service(&sshd, &state);
+    let error = service.tail(all(&job)).await.unwrap_err();
+    assert_eq!(error.code, Code::Io, "{error:?}");
+    let later = spawn(&service, "exit 4").await;
+    assert_eq!(canonical_loop(&service, &later).await.status(), Some(4));
+}
+
 #[test]
 #[ignore = "the test above runs it, and kills it"]
 fn writes_records_until_it_is_killed() {

@@ -25,6 +25,14 @@ pub enum StoreError {
     /// The records can't be read or written.
     #[error("the records can't be used: {0}")]
     Records(String),
+    /// The record of a job can't be read.
+    #[error("the record of the job {job} can't be read: {why}")]
+    Unreadable {
+        /// The job's id.
+        job: String,
+        /// What is wrong with the record.
+        why: String,
+    },
     /// The state directory was removed or replaced while in use: no process would find data written
     /// now.
     #[error("{0} was removed or replaced while this process used it; restart the process")]

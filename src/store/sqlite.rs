@@ -221,11 +221,7 @@ impl Records {
         let mut select = self.connection.prepare_cached(&select)?;
         let texts: Vec<_> =
             select.query_map(values.as_slice(), document)?.collect::<Result<_, _>>()?;
-        let records = texts
-            .into_iter()
-            .map(|(document, owner)| read(&document, owner))
-            .collect::<Result<_, _>>()?;
-        Ok((records, usize::try_from(total).unwrap_or_default()))
+        Ok((readable(texts), usize::try_from(total).unwrap_or_default()))
     }
 
     pub(super) fn remove(&self, id: &JobId) -> Result<(), StoreError> {
@@ -302,7 +298,7 @@ impl Records {
         let select = "SELECT document, owner FROM jobs WHERE owner = ? AND ended_at IS NULL";
         let mut select = self.connection.prepare_cached(select)?;
         let texts: Vec<_> = select.query_map([owner], document)?.collect::<Result<_, _>>()?;
-        texts.into_iter().map(|(document, owner)| read(&document, owner)).collect()
+        Ok(readable(texts))
     }
 
     /// Gives a job to another owner, if it still belongs to the first.
@@ -376,6 +372,16 @@ fn read(document: &str, owner: String) -> Result<Record, StoreError> {
     let record: Record =
         serde_json::from_str(document).map_err(|error| StoreError::Records(error.to_string()))?;
     Ok(Record { owner, ..record })
+}
+
+/// The records that can be read. A damaged one does not hide the others.
+fn readable(documents: Vec<(String, String)>) -> Vec<Record> {
+    let records = documents.into_iter().filter_map(|(document, owner)| {
+        read(&document, owner)
+            .inspect_err(|error| tracing::error!(%error, "a job's record in jobs.db is damaged"))
+            .ok()
+    });
+    records.collect()
 }
 
 fn write(record: &Record) -> Result<String, StoreError> {

@@ -40,6 +40,11 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes a job: its record and its output.
     fn remove(&self, id: &JobId) -> Result<(), StoreError>;
 
+    /// Removes a job of which nothing has begun: its key is free at once, and nothing remembers it.
+    fn withdraw(&self, id: &JobId) -> Result<(), StoreError> {
+        self.remove(id)
+    }
+
     /// Unfinished jobs whose process has ended. Also durable jobs of this process that it does not
     /// record, which `is_recorded` says, if the store is that of a cluster: taking them over or
     /// handing them over has failed half-way.

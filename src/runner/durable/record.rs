@@ -11,7 +11,7 @@ use super::launch::StartedOnHost;
 use crate::hosts::{HostRef, Link};
 use crate::job::{FarEvent, Job, Positions};
 use crate::runner::record::{
-    QueuedFarEnd, answer_queries, has_answering_terminal, record_queued_in_task,
+    OutputCount, QueuedFarEnd, answer_queries, has_answering_terminal, record_queued_in_task,
 };
 use crate::runner::state::{Follower, Shared};
 
@@ -81,6 +81,9 @@ fn record_in_task(
     record_queued_in_task(
         shared,
         job,
-        QueuedFarEnd::new(events, Arc::clone(job), patience),
+        QueuedFarEnd::new(events, Arc::clone(job), patience).counted(OutputCount {
+            growth: Arc::clone(&shared.growth),
+            unseen: shared.limits.unseen_growth(),
+        }),
     );
 }

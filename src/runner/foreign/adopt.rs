@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::open::{Opened, Resumed, close, open, resume};
+use super::open::{Opened, Resumed, close, damaged, open, resume};
 use crate::job::{Job, JobId, Log, Pace, Phase, Positions, SecretFingerprint, wall_now};
 use crate::output::{Ring, RingLimits};
 use crate::runner::durable::follow_again;
@@ -299,7 +299,7 @@ fn claim_queued(
     record: Record,
     limits: RingLimits,
 ) -> Result<Taken, StoreError> {
-    let spec = record.spec().map_err(|error| StoreError::Records(error.to_string()))?;
+    let spec = record.spec().map_err(|error| damaged(&record.id, &error))?;
     let log = Log::resumed(Ring::new(limits), record.past());
     Ok(Taken::Queued(Box::new(QueuedJob {
         job: Arc::new(Job::begun(record.identity(), spec, log)),

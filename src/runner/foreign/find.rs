@@ -9,6 +9,7 @@ use super::open::{Opened, open};
 use crate::job::{JobId, Pace, Scope};
 use crate::runner::state::{Lookup, Shared, Tombstone};
 use crate::runner::storing::Storing;
+use crate::store::StoreError;
 
 /// Time limit for a durable job that was just adopted to catch up with its host, which may have
 /// newer output than the store.
@@ -17,8 +18,15 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 /// Implements [`Runner::lookup`](crate::runner::api::Runner::lookup).
 pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> Lookup {
     let here = lookup_here(shared, scope, id).await;
-    let (Lookup::Unknown, Some(storing)) = (&here, &shared.storing) else {
+    if !matches!(here, Lookup::Unknown) {
         return here;
+    }
+    let Some(storing) = &shared.storing else {
+        return match &shared.unstored {
+            // The store may have the job.
+            Some(why) => Lookup::Unreadable(StoreError::Records(why.clone())),
+            None => Lookup::Unknown,
+        };
     };
     adopt_if_orphan(shared, id).await;
     let here = lookup_here(shared, scope, id).await;
@@ -38,8 +46,8 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
     let ring = shared.limits.ring(Pace::Free);
     let log = shared.limits.log();
     let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
-    match opened.unwrap_or(Ok(None)) {
-        Ok(Some(opened)) if scope.has(&opened.record.caller) => {
+    match opened {
+        Some(Ok(Some(opened))) if scope.has(&opened.record.caller) => {
             let Opened {
                 job,
                 record,
@@ -56,9 +64,13 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             }
             Lookup::Found(job)
         }
-        Ok(Some(_)) => Lookup::Unknown,
-        Ok(None) => find_tombstone(storing, scope, &removed).await,
-        Err(error) => Lookup::Unreadable(error),
+        Some(Ok(Some(_))) => Lookup::Unknown,
+        Some(Ok(None)) => find_tombstone(storing, scope, &removed).await,
+        Some(Err(error)) => Lookup::Unreadable(error),
+        None => {
+            let why = "the attempt to open the job broke off";
+            Lookup::Unreadable(StoreError::Records(why.to_owned()))
+        }
     }
 }
 

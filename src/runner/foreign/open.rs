@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::job::{
-    Batch, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, Storage, wall_now,
+    Batch, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, SpecError, Storage,
+    wall_now,
 };
 use crate::output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
 use crate::store::{LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
@@ -39,7 +40,7 @@ pub(crate) fn open(
     let log = store.log(id);
     log.catch_up().map_err(unreadable)?;
     let mut end = log.open(limits).map_err(unreadable)?;
-    let Ok(spec) = record.spec() else { return Ok(None) };
+    let spec = record.spec().map_err(|error| damaged(&record.id, &error))?;
     // The mirror needs only a position in the log; the lines go into the job's own ring.
     let limits = RingLimits {
         line_bytes: end.ring.limits().line_bytes,
@@ -195,7 +196,7 @@ pub(crate) fn resume(
     if end.outcome.is_some() {
         return close(store, record, log_limits).map(|()| None);
     }
-    let Ok(spec) = record.spec() else { return Ok(None) };
+    let spec = record.spec().map_err(|error| damaged(&record.id, &error))?;
     let log_limits = with_line_bytes_of(log_limits, &end);
     let writer = store.write(&log, log_limits, Some(&end))?;
     let record = Record {
@@ -224,6 +225,14 @@ pub(crate) fn resume(
         record,
         positions,
     }))
+}
+
+/// The error for a record of a job that no version of this program can have written.
+pub(super) fn damaged(id: &JobId, error: &SpecError) -> StoreError {
+    StoreError::Unreadable {
+        job: id.to_string(),
+        why: error.to_string(),
+    }
 }
 
 pub(super) fn unreadable(error: std::io::Error) -> StoreError {

@@ -7,13 +7,22 @@ use tokio::sync::mpsc;
 
 use super::recording::{Recording, record_queued};
 use crate::job::{Announcements, FarEnd, FarEvent, Job, Recorder};
-use crate::runner::state::Shared;
+use crate::runner::state::{Growth, Shared};
 
 /// Takes the events of a job from a bounded queue.
 pub(crate) struct QueuedFarEnd {
     events: mpsc::Receiver<FarEvent>,
     job: Arc<Job>,
     store_patience: Duration,
+    /// Counts output that no other far end has counted.
+    counting: Option<OutputCount>,
+}
+
+/// Counts the output of a far end for the limit over all jobs and for monitoring.
+pub(crate) struct OutputCount {
+    pub(crate) growth: Arc<Growth>,
+    /// Bytes of output after which the limit over all jobs is enforced.
+    pub(crate) unseen: usize,
 }
 
 impl QueuedFarEnd {
@@ -28,6 +37,15 @@ impl QueuedFarEnd {
             events,
             job,
             store_patience,
+            counting: None,
+        }
+    }
+
+    /// The same for a far end whose output nothing else counts.
+    pub(crate) fn counted(self, counting: OutputCount) -> Self {
+        Self {
+            counting: Some(counting),
+            ..self
         }
     }
 }
@@ -36,7 +54,11 @@ impl FarEnd for QueuedFarEnd {
     async fn next(&mut self) -> FarEvent {
         self.job.store_caught_up(self.store_patience).await;
         // The sender is dropped when this process stops following: the job continues, unrecorded.
-        self.events.recv().await.unwrap_or(FarEvent::Detached)
+        let event = self.events.recv().await.unwrap_or(FarEvent::Detached);
+        if let (Some(counting), FarEvent::Data(_, bytes)) = (&self.counting, &event) {
+            counting.growth.note(bytes.len(), counting.unseen);
+        }
+        event
     }
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Reservation {
     pub(super) abandoned: CancellationToken,
     /// The reason with which the job ends when this is dropped. None once the job has started.
     pub(super) why_not_started: Option<String>,
+    /// Whether the command may have run although the start failed.
+    pub(super) may_have_begun: bool,
     /// The job's record, if jobs are stored, until the store or the recording task takes it.
     pub(super) record: Option<Record>,
     /// The answer of the store, from [`register`](Self::register) until it is awaited.
@@ -72,6 +74,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
         abandoned,
         // The reason if nothing else is set: a task that was aborted, or a caller that went away.
         why_not_started: Some(chain(&SpawnError::ShuttingDown)),
+        may_have_begun: true,
         record,
         registration: None,
     })))
@@ -99,6 +102,7 @@ impl Reservation {
     /// Sets the reason with which the job ends when the reservation is dropped.
     pub(super) fn fail(&mut self, error: &SpawnError) {
         self.why_not_started = Some(chain(error));
+        self.may_have_begun = !error.has_started_nothing();
     }
 
     /// Gives the slot back for a job whose key the store has for another job.
@@ -138,7 +142,7 @@ impl Drop for Reservation {
         if let Some(storing) = &self.shared.storing
             && let Some(record) = self.record.take()
         {
-            storing.settle(&self.job, record, is_visible);
+            storing.settle(&self.job, record, is_visible, self.may_have_begun);
         }
         // Its caller may have its id, and expects that it starts.
         if (is_ordered || is_visible) && !is_left_to_others && !is_withdrawn {

@@ -20,6 +20,7 @@ impl Reservation {
             job,
             abandoned,
             why_not_started: Some(chain(&SpawnError::ShuttingDown)),
+            may_have_begun: true,
             record: Some(record),
             registration: None,
         }

@@ -39,7 +39,8 @@ impl Meter {
 }
 
 impl Growth {
-    fn note(&self, bytes: usize, unseen: usize) {
+    /// Notes output. After `unseen` bytes the limit over all jobs is enforced.
+    pub(crate) fn note(&self, bytes: usize, unseen: usize) {
         self.total.fetch_add(bytes as u64, Relaxed);
         if self.bytes.fetch_add(bytes, Relaxed) + bytes >= unseen {
             // Bytes that other tasks add meanwhile are not counted. The sweep enforces the limit

@@ -25,7 +25,7 @@ pub(crate) use followers::{Followed, Follower, Followers};
 pub(crate) use foreign_jobs::ForeignJobs;
 pub use limits::Limits;
 pub use lookup::{Lookup, Tombstone};
-pub(crate) use meter::Meter;
+pub(crate) use meter::{Growth, Meter};
 pub use order::{Key, Order};
 pub(crate) use queues::QueueEntry;
 pub use queues::QueueRule;

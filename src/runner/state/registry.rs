@@ -138,6 +138,11 @@ impl Registry {
 
     /// Registers a job that is about to start. The returned token cancels the start.
     pub(crate) fn insert(&mut self, job: Arc<Job>, key: Option<Key>) -> CancellationToken {
+        self.taken_in += 1;
+        self.enter(job, key)
+    }
+
+    fn enter(&mut self, job: Arc<Job>, key: Option<Key>) -> CancellationToken {
         if let Some(key) = &key {
             self.by_key.insert(key.clone(), job.id.clone());
         }
@@ -157,7 +162,6 @@ impl Registry {
             is_stored: false,
         };
         self.jobs.insert(id, entry);
-        self.taken_in += 1;
         token
     }
 
@@ -190,7 +194,8 @@ impl Registry {
         machine: Option<MachineId>,
     ) -> CancellationToken {
         let id = job.id.clone();
-        let abandon = self.insert(job, key);
+        // Another process has counted it as started.
+        let abandon = self.enter(job, key);
         self.mark_visible(&id);
         if let Some(entry) = self.jobs.get_mut(&id) {
             entry.is_stored = true;

@@ -27,6 +27,8 @@ pub(super) enum Task {
     Put(JobId),
     /// Delete the record of a job that failed to start and whose id no caller has.
     Discard(JobId),
+    /// The same for a job of which nothing can have begun. Its key is free at once.
+    Withdraw(JobId),
     /// Store the outcome of a job that failed to start and whose id a caller has.
     Settle(Box<Record>),
     /// Bring all records up to date, then send.

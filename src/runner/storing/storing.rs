@@ -222,14 +222,23 @@ impl Storing {
         job.note_change();
     }
 
-    /// A job failed to start. Deletes its record unless a caller has its id.
-    pub(crate) fn settle(&self, job: &Job, mut record: Record, is_known: bool) {
+    /// A job failed to start. Deletes its record unless a caller has its id. Its key is free then if nothing of it
+    /// can have begun.
+    pub(crate) fn settle(
+        &self,
+        job: &Job,
+        mut record: Record,
+        is_known: bool,
+        may_have_begun: bool,
+    ) {
         record.owner = self.store.own_name().to_owned();
         record.update(&job.status(), None);
         let task = if is_known {
             Task::Settle(Box::new(record))
-        } else {
+        } else if may_have_begun {
             Task::Discard(job.id.clone())
+        } else {
+            Task::Withdraw(job.id.clone())
         };
         // The queue keeps the order, so a registration that still waits is handled before this.
         self.tasks.send(task).ok();
@@ -477,6 +486,7 @@ impl Storing {
                 Task::Register(record, sender) => drop(sender.send(self.store.admit(&record))),
                 Task::Put(id) => drop(due.insert(id)),
                 Task::Discard(id) => warn(self.store.remove(&id)),
+                Task::Withdraw(id) => warn(self.store.withdraw(&id)),
                 Task::Settle(record) => warn(self.store.put(std::slice::from_ref(&*record))),
                 Task::Flush(sender) => flushes.push(sender),
             }

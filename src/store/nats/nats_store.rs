@@ -341,6 +341,14 @@ impl Store for NatsStore {
         self.connection.wait(self.remove_job(id))
     }
 
+    fn withdraw(&self, id: &JobId) -> Result<(), StoreError> {
+        self.media(id).remove_all(id).map_err(failed)?;
+        self.connection.wait(async {
+            self.output.forget_token(id);
+            self.records.withdraw(id).await
+        })
+    }
+
     fn orphans(&self, is_recorded: &dyn Fn(&JobId) -> bool) -> Result<Vec<Record>, StoreError> {
         self.connection.wait(async {
             // Without a look at the others now, a replica that has just entered would look dead.

@@ -286,17 +286,23 @@ impl Records {
 
     /// Removes a record and its key. Leaves a tombstone.
     pub(super) async fn remove(&self, id: &JobId) -> Result<(), StoreError> {
-        if let Some(record) = self.get(id).await? {
+        if let Some(record) = self.get_exactly(id).await? {
             self.tombstones.put(&record).await?;
-            if let Some(key) = key_of(&record)
-                && let Some(holder) = entries::exact(&self.keys, &key).await?
-                && holder.value == id.as_str().as_bytes()
-            {
-                // The job's own key, and not that of a later job. Without a marker, which nothing
-                // would ever delete.
-                let subject = format!("{}{key}", self.keys.prefix);
-                self.keys.stream.purge().filter(subject).await.map_err(failed)?;
-            }
+        }
+        self.withdraw(id).await
+    }
+
+    /// Removes a record and its key, which is free then.
+    pub(super) async fn withdraw(&self, id: &JobId) -> Result<(), StoreError> {
+        if let Some(record) = self.get_exactly(id).await?
+            && let Some(key) = key_of(&record)
+            && let Some(holder) = entries::exact(&self.keys, &key).await?
+            && holder.value == id.as_str().as_bytes()
+        {
+            // The job's own key, and not that of a later job. Without a marker, which nothing
+            // would ever delete.
+            let subject = format!("{}{key}", self.keys.prefix);
+            self.keys.stream.purge().filter(subject).await.map_err(failed)?;
         }
         lock(&self.revisions).remove(id);
         self.jobs.purge(job_key(id)).await.map_err(failed)?;

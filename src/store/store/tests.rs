@@ -409,6 +409,24 @@ fn in_nats() -> Option<Pair> {
     None
 }
 
+/// Repeating a call whose host could not be reached starts the job.
+#[tokio::test]
+async fn the_key_of_a_start_that_failed_is_free() {
+    for (store, _other, _held) in pairs() {
+        let (failed, again) = (new_job("make"), new_job("make"));
+        assert_eq!(
+            store.admit(&record(&failed, Some("k"), &*store)).unwrap(),
+            None
+        );
+        store.withdraw(&failed.id).unwrap();
+        assert_eq!(store.get(&failed.id).unwrap().map(|record| record.id), None);
+        assert_eq!(
+            store.admit(&record(&again, Some("k"), &*store)).unwrap(),
+            None
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_key_is_one_jobs_in_all_processes() {
     for (one, two, _directory) in pairs() {

@@ -49,6 +49,19 @@ async fn a_key_stands_for_one_job_of_one_caller() {
 }
 
 #[tokio::test]
+async fn an_adopted_job_was_counted_by_who_started_it() {
+    let mut registry = Registry::default();
+    insert(&mut registry, order("me", "make", "k"));
+    let adopted = Arc::new(Job::new(
+        Caller::new("me"),
+        spec("make"),
+        RingLimits::default(),
+    ));
+    registry.adopt(adopted, None, None);
+    assert_eq!(registry.counts(), (2, 0, 1));
+}
+
+#[tokio::test]
 async fn a_job_is_unknown_to_other_callers_even_when_it_is_gone() {
     let mut registry = Registry::default();
     let job = insert(&mut registry, order("me", "make", "k"));
