@@ -79,7 +79,12 @@ enum Programs {
     Missing,
     /// A sudo that takes two seconds, and is not ended by a closed pipe.
     Slow,
+    /// A sudo that fails with the password that it was given.
+    Telling,
 }
+
+const SLOW_SUDO: &str = "#!/bin/sh\ntrap '' PIPE; sleep 2; exec /usr/bin/sudo \"$@\"\n";
+const TELLING_SUDO: &str = "#!/bin/sh\nwhile [ $# -gt 1 ] && [ \"$1\" != -p ]; do shift; done; printf %s \"$2\" >&2; read -r given\necho \"sudo: $given is the password\" >&2; exit 1\n";
 
 const WITH_PASSWORD: Rules = Rules {
     sudoers: "Defaults lecture=always\nworker ALL=(ALL) ALL",
@@ -91,6 +96,15 @@ const WITHOUT_PASSWORD: Rules = Rules {
     doas: "permit nopass worker",
     programs: Programs::AsUsual,
 };
+
+/// The variable PATH with a sudo that is this script.
+fn sudo_in_path(directory: &Path, script: &str) -> String {
+    std::fs::create_dir(directory).unwrap();
+    let sudo = directory.join("sudo");
+    std::fs::write(&sudo, script).unwrap();
+    std::fs::set_permissions(&sudo, PermissionsExt::from_mode(0o755)).unwrap();
+    format!("PATH={}:/usr/bin:/bin", directory.display())
+}
 
 impl Host {
     async fn start(rules: Rules) -> Self {
@@ -114,17 +128,8 @@ impl Host {
         let variables = match rules.programs {
             Programs::AsUsual => String::new(),
             Programs::Missing => format!("PATH={}", path("bin").display()),
-            Programs::Slow => {
-                std::fs::create_dir(path("slow")).unwrap();
-                let sudo = path("slow/sudo");
-                std::fs::write(
-                    &sudo,
-                    "#!/bin/sh\ntrap '' PIPE; sleep 2; exec /usr/bin/sudo \"$@\"\n",
-                )
-                .unwrap();
-                std::fs::set_permissions(&sudo, PermissionsExt::from_mode(0o755)).unwrap();
-                format!("PATH={}:/usr/bin:/bin", path("slow").display())
-            }
+            Programs::Slow => sudo_in_path(&path("own"), SLOW_SUDO),
+            Programs::Telling => sudo_in_path(&path("own"), TELLING_SUDO),
         };
         let arguments = [directory.path(), Path::new(&variables)];
         let namespace = Namespace::start(&sshd, SETUP, &arguments).await;
@@ -294,6 +299,27 @@ async fn a_wrong_password_is_tried_once_and_is_become_failed() {
     assert_eq!(unasked.code, Code::BecomeFailed);
     assert!(unasked.hint.contains("become_password"), "{unasked:?}");
     assert!(!host.path("home/never").exists(), "nothing has run");
+}
+
+/// The program of the host is not trusted with the words of an error.
+#[tokio::test]
+async fn a_program_that_prints_the_password_shows_it_to_nobody() {
+    let rules = Rules {
+        programs: Programs::Telling,
+        ..WITH_PASSWORD
+    };
+    let host = Host::start(rules).await;
+    let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+    for durable in [false, true] {
+        let command = jobs.command(HOST, "true").becomes(root()).durable(durable);
+        let error = Error::from(command.spawn().await.err().unwrap());
+        let text = format!("{error:?}");
+        assert!(
+            text.contains("[secret become_password] is the password"),
+            "{text}"
+        );
+        assert!(!text.contains(ACCOUNT_PASSWORD), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -100,7 +100,8 @@ impl Hosts {
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
     ) -> Result<(), Box<BecomeError>> {
-        let passed = self.pass(login, &mut gate, reader, writer).await;
+        let mut sent = None;
+        let passed = self.pass(login, &mut gate, reader, writer, &mut sent).await;
         match passed {
             Ok(events) => {
                 reader.put_back(events);
@@ -112,6 +113,10 @@ impl Hosts {
                 }
                 // The program may still wait for another password.
                 writer.close().await.ok();
+                let refusal = match sent {
+                    Some(password) => refusal.hiding(&password),
+                    None => refusal,
+                };
                 Err(Box::new(BecomeError {
                     host: login.host.name.clone(),
                     becomes: gate.becomes().clone(),
@@ -121,16 +126,16 @@ impl Hosts {
         }
     }
 
-    /// Returns the events that the next reader must see.
+    /// Returns the events that the next reader must see. `sent` is the password, once it was sent.
     async fn pass(
         &self,
         login: Login<'_>,
         gate: &mut Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
+        sent: &mut Option<SecretString>,
     ) -> Result<VecDeque<ChannelEvent>, BecomeRefusal> {
         let mut kept = VecDeque::new();
-        let mut sent = None;
         let mut is_maybe_prompt = false;
         let mut deadline = Instant::now() + GATE_TIME;
         loop {
@@ -150,7 +155,7 @@ impl Hosts {
                     if let GateStep::Refused(refusal) = gate.note_silence() {
                         return Err(refusal);
                     }
-                    sent = Some(self.answer(login, gate, writer).await?);
+                    *sent = Some(self.answer(login, gate, writer).await?);
                     // A person may have taken longer.
                     deadline = Instant::now() + GATE_TIME;
                     continue;
@@ -175,12 +180,12 @@ impl Hosts {
                 GateStep::Wait => {}
                 GateStep::MaybePrompt => is_maybe_prompt = true,
                 GateStep::SendPassword => {
-                    sent = Some(self.answer(login, gate, writer).await?);
+                    *sent = Some(self.answer(login, gate, writer).await?);
                     deadline = Instant::now() + GATE_TIME;
                 }
                 GateStep::Refused(refusal) => return Err(refusal),
                 GateStep::Passed { stdout, stderr } => {
-                    if let Some(password) = sent {
+                    if let Some(password) = sent.take() {
                         self.keep_become_password(login, gate.becomes(), password);
                     }
                     if !gate.is_on_terminal() {

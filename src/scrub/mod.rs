@@ -11,4 +11,4 @@ mod hidden_secret;
 mod scrubber;
 
 pub use hidden_secret::{HiddenSecret, MIN_SECRET_BYTES, SCRUBBER_VERSION};
-pub use scrubber::Scrubber;
+pub use scrubber::{Scrubber, hide_in};

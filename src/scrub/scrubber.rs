@@ -3,6 +3,7 @@
 use std::fmt;
 
 use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
 
 use super::form::{FormMatch, is_line_end};
 use super::hidden_secret::HiddenSecret;
@@ -27,6 +28,26 @@ enum Start<'a> {
     /// Perhaps a secret, or a longer one, once more bytes come.
     Undecided,
     Nothing,
+}
+
+/// A whole text, such as that of an error, in which a secret is replaced by its name.
+pub fn hide_in(text: String, name: &str, value: &SecretString) -> String {
+    if !HiddenSecret::is_long_enough(value) {
+        return hide_short(text, name, value.expose_secret());
+    }
+    let mut scrubber = Scrubber::default();
+    scrubber.hide(HiddenSecret::new(name, value.clone()));
+    let mut shown = scrubber.take(text.as_bytes());
+    shown.extend(scrubber.finish());
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+/// A short secret may occur by chance. What is left out then is a text for people.
+fn hide_short(text: String, name: &str, value: &str) -> String {
+    if value.is_empty() {
+        return text;
+    }
+    text.replace(value, &format!("[secret {name}]"))
 }
 
 impl Default for Scrubber {

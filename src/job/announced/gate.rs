@@ -6,9 +6,11 @@
 
 use bytes::Bytes;
 use memchr::memmem;
+use secrecy::SecretString;
 
 use crate::job::{Become, BecomeMethod, Nonce};
 use crate::output::printable;
+use crate::scrub::hide_in;
 
 /// Words that mark the steps in the output. They contain a nonce of their own, so that nothing else
 /// prints them.
@@ -124,6 +126,19 @@ pub struct ProgramEnd {
     pub is_answered: bool,
     /// It ran on a terminal.
     pub on_terminal: bool,
+}
+
+impl BecomeRefusal {
+    /// The same, without a password that the program may have printed.
+    pub fn hiding(self, password: &SecretString) -> Self {
+        let hide = |words: String| hide_in(words, "become_password", password);
+        match self {
+            Self::NoPassword(words) => Self::NoPassword(hide(words)),
+            Self::NeedsTerminal(words) => Self::NeedsTerminal(hide(words)),
+            Self::Refused(words) => Self::Refused(hide(words)),
+            Self::WrongPassword | Self::Missing | Self::TimedOut(_) => self,
+        }
+    }
 }
 
 impl ProgramEnd {

@@ -15,6 +15,7 @@ use crate::job::{
 };
 use crate::output::printable;
 use crate::runner::state::{Follower, Shared, SpawnError};
+use crate::scrub::hide_in;
 use crate::spool::{self, Answer, BecomeOrder, Order};
 use crate::ssh::ChannelError;
 
@@ -210,14 +211,25 @@ impl Sending<'_> {
             }),
             Answer::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
             Answer::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
+                let refusal = refusal(becomes, &why);
+                let refusal = match password {
+                    Some(password) => refusal.hiding(password),
+                    None => refusal,
+                };
                 Err(Box::new(BecomeError {
                     host,
                     becomes: becomes.clone(),
-                    refusal: refusal(becomes, &why),
+                    refusal,
                 })
                 .into())
             }
-            Answer::Failed(why) => Err(SpawnError::Spool { host, why }),
+            Answer::Failed(why) => {
+                let why = match password {
+                    Some(password) => hide_in(why, "become_password", password),
+                    None => why,
+                };
+                Err(SpawnError::Spool { host, why })
+            }
             Answer::Fenced => Err(SpawnError::Spool {
                 host,
                 why: "another replica has taken the host over".to_owned(),
