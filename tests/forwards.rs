@@ -400,6 +400,22 @@ async fn an_agent_opens_lists_and_closes_forwards() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn agents_open_to_hosts_only_what_the_configuration_names() {
+    let sshd = Sshd::start().await;
+    let (echo, other) = (format!("127.0.0.1:{}", sshd.port()), "/run/private.sock");
+    let reverse =
+        |target: &str| json!({"action": "open", "host": HOST, "target": target, "reverse": true});
+    let mut closed = McpClient::start(&sshd.ssh_config());
+    assert_eq!(closed.code("ssh_forward", reverse(&echo)), "policy_denied");
+    let config = sshd.path("config.toml");
+    std::fs::write(&config, format!("reverse_targets = [{echo:?}]\n")).unwrap();
+    let mut client = McpClient::start_with(&sshd.ssh_config(), &config);
+    let opened = client.ok("ssh_forward", reverse(&echo));
+    assert_eq!(opened["forwards"][0]["reverse"], json!(true));
+    assert_eq!(client.code("ssh_forward", reverse(other)), "policy_denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn forwards_belong_to_their_caller_and_pass_the_door() {
     let sshd = Sshd::start().await;
     sshd.append("Host db1\n  HostName 127.0.0.1\n");

@@ -17,7 +17,7 @@ use super::secrets::SecretConfig;
 use crate::bounded_file::read_trusted_text;
 use crate::job::is_queue_name;
 use crate::runner::{Limits, QueueRule};
-use crate::ssh::{HostSettings, SecretSource};
+use crate::ssh::{Endpoint, HostSettings, SecretSource};
 use crate::store::{StateDir, Store, StoreError};
 use crate::toml_text::{explain, line_of};
 
@@ -41,6 +41,8 @@ pub struct Config {
     pub ssh_config: Option<PathBuf>,
     /// Directories of this machine whose files an agent may copy to hosts and from them.
     pub transfer_roots: Vec<PathBuf>,
+    /// Ports and sockets that hosts may reach by a reverse forward of an agent.
+    pub reverse_targets: Vec<Endpoint>,
     /// Whether forwards may listen on addresses that other machines can reach.
     pub forward_any_address: bool,
     /// Whether records and output of jobs are stored in the state directory.
@@ -150,6 +152,7 @@ impl Default for Config {
             allow_proxy_command: false,
             ssh_config: None,
             transfer_roots: Vec::new(),
+            reverse_targets: Vec::new(),
             forward_any_address: false,
             store: true,
             state_dir: None,

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use serde::Deserialize;
+
 /// An end of a stream: a TCP port or a unix socket.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Endpoint {
     /// A port of a host. As a listener, the host is the address to bind.
     Tcp {
@@ -95,6 +98,15 @@ impl Endpoint {
                 host == "localhost" || address.is_ok_and(|address| address.is_loopback())
             }
         }
+    }
+}
+
+/// A target, as configurations name it. A port alone is on this machine's loopback.
+impl TryFrom<String> for Endpoint {
+    type Error = BadEndpoint;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse_target(&text, "127.0.0.1")
     }
 }
 

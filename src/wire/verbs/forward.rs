@@ -227,6 +227,20 @@ impl Service {
                 "use `sshjobs forward` on the machine that the host is to reach",
             ));
         }
+        let may_reach = |target| self.jobs.config().reverse_targets.contains(target);
+        if let Some(target) = &target
+            && request.reverse
+            && !may_reach(target)
+        {
+            return Err(Error::new(
+                Code::PolicyDenied,
+                format!("this server opens {target} of its own machine to no host"),
+                format!(
+                    "ask its owner to add \"{target}\" to reverse_targets in the configuration, or to run \
+                     `sshjobs forward -R`"
+                ),
+            ));
+        }
         match target {
             Some(target) if request.reverse => Ok(ForwardSpec::Remote { listen, target }),
             Some(target) => Ok(ForwardSpec::Local { listen, target }),
