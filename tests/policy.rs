@@ -562,6 +562,43 @@ async fn a_rule_limits_jobs_time_and_bytes() {
     );
 }
 
+/// Files of /proc have no size, and a host may announce any.
+#[tokio::test]
+async fn the_limit_on_bytes_holds_for_what_arrives() {
+    let (sshd, _) = sshd_with(RULES).await;
+    let server = server(&sshd);
+    let uploader = server.caller(&sshd, "uploader", &[]);
+    let words = "has more than 10 bytes, the most that the policy allows";
+    let endless = json!({"host": "app1", "path": "/proc/version"});
+    check_denied(&uploader, "get", endless, words);
+}
+
+#[tokio::test]
+async fn the_limit_on_bytes_holds_for_each_file_of_a_directory() {
+    let rules = RULES
+        .replace("[\"alice\", \"local\"]", "[\"alice\"]")
+        .replace("uploader", "local");
+    let (sshd, _) = sshd_with(&rules).await;
+    let options = options(&sshd);
+    let options = options.each_ref().map(String::as_str);
+    let (here, there, back) = (sshd.path("here"), sshd.path("there"), sshd.path("back"));
+    std::fs::create_dir(&here).unwrap();
+    std::fs::write(here.join("small"), "0123456789").unwrap();
+    std::fs::write(here.join("large"), "0123456789a").unwrap();
+    let [here_word, there_word, back_word] =
+        [&here, &there, &back].map(|path| path.display().to_string());
+    let on_host = |path: &str| format!("app1:{path}");
+
+    let put = ["put", "-r", &here_word, &on_host(&there_word)];
+    assert!(!sshjobs(&sshd, &[&options[..], &put].concat()).status.success());
+    assert!(there.join("small").exists());
+    assert!(!there.join("large").exists());
+    let get = ["get", "-r", &on_host(&here_word), &back_word];
+    assert!(!sshjobs(&sshd, &[&options[..], &get].concat()).status.success());
+    assert!(back.join("small").exists());
+    assert!(!back.join("large").exists());
+}
+
 #[tokio::test]
 async fn no_other_name_of_a_denied_machine_is_allowed() {
     let rules = "

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use futures_util::future::try_join;
 use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use tokio::task::JoinSet;
 
 use super::error::FilesError;
@@ -73,12 +73,11 @@ impl HostFiles {
         most: u64,
     ) -> Result<Piece, FilesError> {
         let file = self.open_regular(path).await?;
-        let failed = FilesError::on("read", path);
         let mut bytes = Vec::new();
         // One more, to learn whether there is more.
-        let mut pieces = file.read(offset, Some(most.saturating_add(1)));
+        let mut pieces = self.arriving(path, &file, offset, Some(most.saturating_add(1)));
         while let Some(piece) = pieces.next().await {
-            bytes.extend_from_slice(&piece.map_err(&failed)?);
+            bytes.extend_from_slice(&piece?);
         }
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let has_more = bytes.len() > most;
@@ -119,9 +118,33 @@ impl HostFiles {
         length: Option<u64>,
     ) -> Result<BoxStream<'static, Result<Bytes, FilesError>>, FilesError> {
         let file = self.open_regular(path).await?;
+        Ok(self.arriving(path, &file, offset, length))
+    }
+
+    /// Bytes of an open file as they arrive. Ends with an error where they go over the limit of the
+    /// policy: a host may announce another size than it sends.
+    fn arriving(
+        &self,
+        path: &RemotePath,
+        file: &Arc<RemoteFile>,
+        offset: u64,
+        length: Option<u64>,
+    ) -> BoxStream<'static, Result<Bytes, FilesError>> {
+        let most = self.most_bytes();
         let path = path.clone();
-        let pieces = file.read(offset, length);
-        Ok(pieces.map_err(move |error| FilesError::on("read", &path)(error)).boxed())
+        let mut position = offset;
+        let pieces = file.read(offset, length).map(move |piece| {
+            let piece = piece.map_err(FilesError::on("read", &path))?;
+            position += piece.len() as u64;
+            match most {
+                Some(most) if position > most => {
+                    let path = path.clone();
+                    Err(FilesError::OverLimit { path, most })
+                }
+                Some(_) | None => Ok(piece),
+            }
+        });
+        pieces.boxed()
     }
 
     /// Copies a file to this machine, at once: readers see the old content or the new one. If the
@@ -344,9 +367,9 @@ impl Copying<'_> {
         let mut position = part.resumed_from;
         let mut flushed = position;
         let mut flushing = JoinSet::new();
-        let mut pieces = self.file.read(position, None);
+        let mut pieces = self.files.arriving(self.path, &self.file, position, None);
         while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(FilesError::on("read", self.path))?;
+            let piece = piece?;
             let bytes = piece.len() as u64;
             let file = Arc::clone(&part.file);
             let mut hasher = std::mem::take(&mut part.hasher);

@@ -49,9 +49,9 @@ impl HostFiles {
             options,
             progress,
         };
-        if !options.without_tar
-            && let Some(report) = getting.as_archive().await?
-        {
+        // An archive has files of any size.
+        let may_use_tar = !options.without_tar && self.most_bytes().is_none();
+        if may_use_tar && let Some(report) = getting.as_archive().await? {
             return Ok(report);
         }
         getting.file_by_file().await

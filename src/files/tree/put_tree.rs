@@ -83,6 +83,8 @@ struct PutTree<'a> {
 
 impl PutTree<'_> {
     async fn run(&self) -> Result<TreeReport, FilesError> {
+        // An archive has files of any size.
+        let may_use_tar = !self.options.without_tar && self.files.most_bytes().is_none();
         match self.files.find(self.target).await? {
             Some(found) if found.kind() != FileKind::Directory => {
                 let source = SftpError::Refused {
@@ -91,7 +93,7 @@ impl PutTree<'_> {
                 };
                 Err(FilesError::on("make the directory", self.target)(source))
             }
-            None if !self.options.without_tar => match self.as_archive().await? {
+            None if may_use_tar => match self.as_archive().await? {
                 Some(report) => Ok(report),
                 None => self.file_by_file().await,
             },
