@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use futures_util::future::try_join;
 use futures_util::stream::BoxStream;
-use futures_util::StreamExt;
 use tokio::task::JoinSet;
 
 use super::error::FilesError;
