@@ -184,26 +184,18 @@ impl FilesError {
     /// The same error for a caller who may write the file and not read it.
     #[must_use]
     pub fn without_content(self) -> Self {
-        match self {
-            Self::ChangedMeanwhile {
-                path,
-                found: FoundContent::Digest(_),
-            } => Self::ChangedMeanwhile {
-                path,
-                found: FoundContent::Hidden,
-            },
-            Self::Edit {
-                path,
-                source: EditError::NotFound { number, .. },
-            } => Self::Edit {
-                path,
-                source: EditError::NotFound {
-                    number,
-                    nearest: Vec::new(),
-                },
-            },
-            other => other,
+        let mut error = self;
+        if let Self::ChangedMeanwhile { found, .. } = &mut error
+            && matches!(found, FoundContent::Digest(_))
+        {
+            *found = FoundContent::Hidden;
         }
+        if let Self::Edit { source, .. } = &mut error
+            && let EditError::NotFound { nearest, .. } = source
+        {
+            nearest.clear();
+        }
+        error
     }
 }
 

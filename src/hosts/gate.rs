@@ -100,8 +100,7 @@ impl Hosts {
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
     ) -> Result<(), Box<BecomeError>> {
-        let mut sent = None;
-        let passed = self.pass(login, &mut gate, reader, writer, &mut sent).await;
+        let passed = self.pass(login, &mut gate, reader, writer).await;
         match passed {
             Ok(events) => {
                 reader.put_back(events);
@@ -113,10 +112,6 @@ impl Hosts {
                 }
                 // The program may still wait for another password.
                 writer.close().await.ok();
-                let refusal = match sent {
-                    Some(password) => refusal.hiding(&password),
-                    None => refusal,
-                };
                 Err(Box::new(BecomeError {
                     host: login.host.name.clone(),
                     becomes: gate.becomes().clone(),
@@ -126,16 +121,16 @@ impl Hosts {
         }
     }
 
-    /// Returns the events that the next reader must see. `sent` is the password, once it was sent.
+    /// Returns the events that the next reader must see.
     async fn pass(
         &self,
         login: Login<'_>,
         gate: &mut Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
-        sent: &mut Option<SecretString>,
     ) -> Result<VecDeque<ChannelEvent>, BecomeRefusal> {
         let mut kept = VecDeque::new();
+        let mut sent = None;
         let mut is_maybe_prompt = false;
         let mut deadline = Instant::now() + GATE_TIME;
         loop {
@@ -155,7 +150,7 @@ impl Hosts {
                     if let GateStep::Refused(refusal) = gate.note_silence() {
                         return Err(refusal);
                     }
-                    *sent = Some(self.answer(login, gate, writer).await?);
+                    sent = Some(self.answer(login, gate, writer).await?);
                     // A person may have taken longer.
                     deadline = Instant::now() + GATE_TIME;
                     continue;
@@ -180,12 +175,12 @@ impl Hosts {
                 GateStep::Wait => {}
                 GateStep::MaybePrompt => is_maybe_prompt = true,
                 GateStep::SendPassword => {
-                    *sent = Some(self.answer(login, gate, writer).await?);
+                    sent = Some(self.answer(login, gate, writer).await?);
                     deadline = Instant::now() + GATE_TIME;
                 }
                 GateStep::Refused(refusal) => return Err(refusal),
                 GateStep::Passed { stdout, stderr } => {
-                    if let Some(password) = sent.take() {
+                    if let Some(password) = sent {
                         self.keep_become_password(login, gate.becomes(), password);
                     }
                     if !gate.is_on_terminal() {
@@ -215,7 +210,7 @@ impl Hosts {
         let password = self.become_password(login, gate.becomes()).await?;
         // A lost connection shows in the next event.
         send_line(writer, &password).await.ok();
-        gate.note_answered();
+        gate.note_answered(password.clone());
         Ok(password)
     }
 

@@ -32,8 +32,8 @@ mod stored_output;
 mod turn;
 
 pub use announced::{
-    Announcements, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId, ProgramEnd,
-    repeats_our_command,
+    Announcements, BECOME_PASSWORD, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId,
+    ProgramEnd, repeats_our_command,
 };
 pub use archive::{Archive, Coverage, RecordedPiece, Recording, RecordingPlace, Skimmed};
 pub use becomes::{BadBecome, Become, BecomeMethod};

@@ -91,6 +91,10 @@ async fn replicas_work_with_a_nats_that_is_far_away() {
 }
 
 /// Starts a job, again if the reply says that a later call may succeed: a host is handed over once.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the callers are threads that block anyway"
+)]
 fn accepted(caller: &Caller, request: &Value) -> String {
     for _ in 0..100 {
         let (status, reply) = caller.call("spawn", request.clone());

@@ -82,10 +82,9 @@ fn listed_in(file: &str) -> Result<Vec<String>, Error> {
 
 /// A line without its comment. The name of an account may have a `#`, so a comment begins a word.
 fn without_comment(line: &str) -> &str {
-    let is_comment =
-        |(at, _): &(usize, &str)| *at == 0 || line[..*at].ends_with(char::is_whitespace);
-    let comment = line.match_indices('#').find(is_comment);
-    comment.map_or(line, |(at, _)| line.split_at(at).0).trim()
+    let mut parts = line.match_indices('#').map(|(at, _)| line.split_at(at).0);
+    let content = parts.find(|before| before.is_empty() || before.ends_with(char::is_whitespace));
+    content.unwrap_or(line).trim()
 }
 
 /// Splits the host of a request into its list of hosts, if it may name several.

@@ -66,8 +66,8 @@ pub struct Gate {
     on_terminal: bool,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    /// The password was sent.
-    is_answered: bool,
+    /// The password, once it was sent.
+    answer: Option<SecretString>,
 }
 
 /// The next step at a [`Gate`].
@@ -128,19 +128,6 @@ pub struct ProgramEnd {
     pub on_terminal: bool,
 }
 
-impl BecomeRefusal {
-    /// The same, without a password that the program may have printed.
-    pub fn hiding(self, password: &SecretString) -> Self {
-        let hide = |words: String| hide_in(words, "become_password", password);
-        match self {
-            Self::NoPassword(words) => Self::NoPassword(hide(words)),
-            Self::NeedsTerminal(words) => Self::NeedsTerminal(hide(words)),
-            Self::Refused(words) => Self::Refused(hide(words)),
-            Self::WrongPassword | Self::Missing | Self::TimedOut(_) => self,
-        }
-    }
-}
-
 impl ProgramEnd {
     /// The reason for the end.
     pub fn explain(self, method: BecomeMethod) -> BecomeRefusal {
@@ -173,6 +160,8 @@ impl ProgramEnd {
 
 /// Maximum bytes before the command runs.
 const MOST_BYTES: usize = 64 << 10;
+/// Name of the password in texts from which it was removed.
+pub const BECOME_PASSWORD: &str = "become_password";
 /// Maximum characters of the program's own words in an error.
 const MOST_WORDS: usize = 300;
 /// The colon of Chinese and Japanese prompts.
@@ -189,7 +178,7 @@ impl Gate {
             on_terminal,
             stdout: Vec::new(),
             stderr: Vec::new(),
-            is_answered: false,
+            answer: None,
         }
     }
 
@@ -215,7 +204,7 @@ impl Gate {
 
     /// Whether a password was sent.
     pub fn is_answered(&self) -> bool {
-        self.is_answered
+        self.answer.is_some()
     }
 
     /// Reads the next bytes of stdout.
@@ -230,9 +219,9 @@ impl Gate {
         self.step()
     }
 
-    /// Notes that the password was sent.
-    pub fn note_answered(&mut self) {
-        self.is_answered = true;
+    /// Notes that this password was sent.
+    pub fn note_answered(&mut self, password: SecretString) {
+        self.answer = Some(password);
         // The next prompt, if there is one, says that it was wrong.
         let told = self.messages();
         let begun = memmem::find(told, self.markers.begun.as_bytes());
@@ -245,7 +234,7 @@ impl Gate {
         let end = ProgramEnd {
             status,
             message: self.last_message(),
-            is_answered: self.is_answered,
+            is_answered: self.is_answered(),
             on_terminal: self.on_terminal,
         };
         end.explain(self.becomes.method())
@@ -289,7 +278,7 @@ impl Gate {
 
     /// The program asks for a password and waits.
     fn prompted(&self) -> GateStep {
-        if self.is_answered {
+        if self.is_answered() {
             GateStep::Refused(BecomeRefusal::WrongPassword)
         } else {
             GateStep::SendPassword
@@ -321,7 +310,7 @@ impl Gate {
         Some(&told[end_of_line(told, start)?..])
     }
 
-    /// The program's message, in one line, without the prompts.
+    /// The program's message, in one line, without the prompts and the password.
     fn last_message(&self) -> String {
         let told = self.program_output().unwrap_or_else(|| self.messages());
         let text = String::from_utf8_lossy(told).replace(&self.markers.prompt, "\n");
@@ -333,8 +322,13 @@ impl Gate {
         }
         // The last lines: the first may be a lecture.
         let last = lines.len().saturating_sub(2);
+        let words = lines[last..].join("; ");
+        let words = match &self.answer {
+            Some(password) => hide_in(words, BECOME_PASSWORD, password),
+            None => words,
+        };
         // A host's words: they must not reach a terminal as they are.
-        let words = printable(&lines[last..].join("; "));
+        let words = printable(&words);
         let words: String = words.chars().take(MOST_WORDS).collect();
         if words.is_empty() {
             "it ended without a message".to_owned()
@@ -400,7 +394,7 @@ mod tests {
         assert_eq!(gate.read_stderr(first), GateStep::Wait);
         assert_eq!(gate.read_stderr(rest), GateStep::SendPassword);
 
-        gate.note_answered();
+        gate.note_answered("battery-staple".into());
         assert_eq!(gate.read_stderr(b"Sorry, try again.\n"), GateStep::Wait);
         assert_eq!(
             gate.read_stderr(prompt.as_bytes()),

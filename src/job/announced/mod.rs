@@ -7,7 +7,7 @@ mod greeting;
 mod machine_id;
 
 pub use announcements::Announcements;
-pub use gate::{BecomeRefusal, Gate, GateStep, ProgramEnd};
+pub use gate::{BECOME_PASSWORD, BecomeRefusal, Gate, GateStep, ProgramEnd};
 pub use greeting::{Greeted, Greeting, repeats_our_command};
 pub use machine_id::MachineId;
 pub(crate) use machine_id::TELL_MACHINE;

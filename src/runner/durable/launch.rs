@@ -11,7 +11,8 @@ use super::follow_host::follower_of;
 use super::spool_calls::{self, fenced};
 use crate::hosts::{Asking, BecomeError, HostRef, Hosts, Lease, Link, Login};
 use crate::job::{
-    Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, StdinPlan, from_home, whole_script,
+    BECOME_PASSWORD, Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, StdinPlan,
+    from_home, whole_script,
 };
 use crate::output::printable;
 use crate::runner::state::{Follower, Shared, SpawnError};
@@ -211,11 +212,7 @@ impl Sending<'_> {
             }),
             Answer::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
             Answer::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
-                let refusal = refusal(becomes, &why);
-                let refusal = match password {
-                    Some(password) => refusal.hiding(password),
-                    None => refusal,
-                };
+                let refusal = refusal(becomes, &without(password, why));
                 Err(Box::new(BecomeError {
                     host,
                     becomes: becomes.clone(),
@@ -223,13 +220,10 @@ impl Sending<'_> {
                 })
                 .into())
             }
-            Answer::Failed(why) => {
-                let why = match password {
-                    Some(password) => hide_in(why, "become_password", password),
-                    None => why,
-                };
-                Err(SpawnError::Spool { host, why })
-            }
+            Answer::Failed(why) => Err(SpawnError::Spool {
+                host,
+                why: without(password, why),
+            }),
             Answer::Fenced => Err(SpawnError::Spool {
                 host,
                 why: "another replica has taken the host over".to_owned(),
@@ -245,6 +239,14 @@ impl Sending<'_> {
                 why: format!("it answered {other:?}"),
             }),
         }
+    }
+}
+
+/// The words of a host that was given a password, without it.
+fn without(password: Option<&SecretString>, words: String) -> String {
+    match password {
+        Some(password) => hide_in(words, BECOME_PASSWORD, password),
+        None => words,
     }
 }
 

@@ -198,9 +198,11 @@ pub(crate) fn exit_text(entry: &JobEntry) -> String {
 
 /// The name of the state. A member of a fleet that was not started has the state starting on the wire.
 pub(crate) fn state_of(entry: &JobEntry) -> &'static str {
-    match entry.standing.state {
-        JobState::Starting if entry.started_at == 0 => "not started",
-        state => state.as_str(),
+    let state = entry.standing.state;
+    if state == JobState::Starting && entry.started_at == 0 {
+        "not started"
+    } else {
+        state.as_str()
     }
 }
 
