@@ -204,8 +204,10 @@ fn context_without_words(before: &str) -> Option<&'static str> {
 }
 
 /// Words that evaluate their arguments.
-const EVALUATING: [&str; 7] = ["let", "eval", "trap", "read", "alias", "integer", "nameref"];
-/// Words that give a variable attributes. With `-i` or `-n` its values are evaluated.
+const EVALUATING: [&str; 8] = [
+    "let", "eval", "trap", "read", "alias", "unset", "integer", "nameref",
+];
+/// Words that give a variable attributes. The index of its name is evaluated, and with `-i` or `-n` its values are.
 const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
 /// Words that take the name of a variable with `-v`, and evaluate its index.
 const NAMING: [&str; 3] = ["printf", "test", "["];
@@ -220,12 +222,17 @@ const BEFORE_A_COMMAND: [&str; 11] = [
 
 /// The command before a placeholder that would evaluate the value again. Looks at words only: a command that is
 /// made in another way is the business of who writes the template.
-fn evaluated_by(before: &str) -> Option<&'static str> {
+fn evaluated_by<'a>(before: &'a str) -> Option<&'static str> {
     let mut last = None;
     let mut declares = false;
     for command in before.split([';', '&', '|', '(', '{', '`', '\n']) {
-        let words: Vec<&str> = command.split_whitespace().collect();
+        // A program may be named by its path.
         let is_assignment = |word: &str| word.contains('=');
+        let without_directory = |word: &'a str| match word.rsplit_once('/') {
+            Some((_, program)) if !is_assignment(word) => program,
+            Some(_) | None => word,
+        };
+        let words: Vec<&str> = command.split_whitespace().map(without_directory).collect();
         let named = words
             .iter()
             .find(|word| !BEFORE_A_COMMAND.contains(word) && !is_assignment(word))
@@ -234,7 +241,10 @@ fn evaluated_by(before: &str) -> Option<&'static str> {
         let has_flag =
             |flag: char| words.iter().any(|word| word.starts_with('-') && word.contains(flag));
         declares |= DECLARING.contains(&named) && (has_flag('i') || has_flag('n'));
-        last = if let Some(name) = EVALUATING.into_iter().find(|name| *name == named) {
+        let place = command.rsplit(char::is_whitespace).next().unwrap_or_default();
+        last = if DECLARING.contains(&named) && !is_assignment(place) {
+            Some("declare")
+        } else if let Some(name) = EVALUATING.into_iter().find(|name| *name == named) {
             Some(name)
         } else if NAMING.contains(&named) && has_flag('v') {
             Some("-v")
@@ -390,6 +400,10 @@ mod tests {
             ("declare -i y; y={unit}", "declare -i"),
             ("typeset -gi y={unit}", "declare -i"),
             ("local -n y={unit}", "declare -i"),
+            ("declare {unit}", "declare"),
+            ("local a[{unit}]=1", "declare"),
+            ("unset {unit}", "unset"),
+            ("/bin/sh -c {unit}", "-c"),
             ("printf -v {unit} x", "-v"),
             ("[ -v {unit} ]", "-v"),
             ("read {unit}", "read"),

@@ -260,8 +260,9 @@ fn plain_rule() -> impl Strategy<Value = PlainRule> {
             denies,
             callers,
             hosts,
+            // Commands of a rule without a verb that has one are a mistake.
+            templates: templates.filter(|_| verbs.iter().any(|verb: &Verb| verb.has_command())),
             verbs,
-            templates,
         })
 }
 
@@ -285,6 +286,7 @@ fn as_toml(rules: &[PlainRule]) -> String {
         text.push_str(&format!("verbs = {}\n", list(&verbs)));
         match &rule.templates {
             Some(names) => text.push_str(&format!("commands = {}\n", list(names))),
+            None if !rule.verbs.iter().any(|verb| verb.has_command()) => {}
             None => text.push_str("commands = \"any\"\n"),
         }
     }
