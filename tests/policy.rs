@@ -308,13 +308,21 @@ parameters.zone = { text = 10 }
         replies.push((status, reply["code"].clone()));
     }
     assert_eq!(replies[0], replies[1], "hidden, and missing");
-    let mut replies = Vec::new();
-    for host in ["other1", "other9"] {
-        let (status, reply) = agent.call("run", json!({"host": host, "command": "true"}));
-        assert!(!reply.to_string().contains("did you mean"), "{reply}");
-        replies.push((status, reply["code"].clone()));
+    let to = |host: &str| json!({"host": host, "command": "true"});
+    let to_list = |host: &str| json!({"hosts": [host], "command": "true"});
+    let with_secret = |host: &str| json!({"host": host, "command": "true", "secret_stdin": "db"});
+    let list_with_secret =
+        |host: &str| json!({"hosts": [host], "command": "true", "secret_stdin": "db"});
+    let requests: [&dyn Fn(&str) -> Value; 4] = [&to, &to_list, &with_secret, &list_with_secret];
+    let calls = requests.iter().flat_map(|request| [("run", request), ("spawn", request)]);
+    for (verb, request) in calls {
+        let [hidden, missing] = ["other1", "other9"].map(|host| {
+            let (status, reply) = agent.call(verb, request(host));
+            (status, reply.to_string().replace(host, "HOST"))
+        });
+        assert_eq!(hidden, missing, "{verb}");
+        assert!(!hidden.1.contains("did you mean"), "{hidden:?}");
     }
-    assert_eq!(replies[0], replies[1], "hidden, and missing");
     // A caller who may use them is helped.
     let alice = server.caller(&sshd, "alice", &[]);
     let (_, reply) = alice.call("run", json!({"host": "othr1", "command": "true"}));

@@ -634,17 +634,22 @@ impl Door {
         None
     }
 
-    /// The error about a host that no configuration lists. For a caller whom the policy would not let use such a
-    /// host it is that of a listed one: which names exist is not revealed.
+    /// The error for an unlisted host. A caller whom the policy refuses gets the same error as for a listed host, so
+    /// that names are not revealed.
     async fn unknown_host(&self, verb: Verb, name: String) -> Error {
         if !self.is_allowed(verb, &name).await {
-            let call = self.call(verb, On::host(&name));
-            let refusal = call.refused(Why::NotAllowed);
-            self.inside.judge.note_refusal(&refusal, call).await;
-            return refusal.into();
+            return self.not_allowed(verb, &name).await;
         }
         let nearest = self.nearest(&name).await;
         HostError::Unknown { name, nearest }.into()
+    }
+
+    /// The refusal for a host on which no rule allows the verb, listed or not. It is in the audit log.
+    pub(super) async fn not_allowed(&self, verb: Verb, host: &str) -> Error {
+        let call = self.call(verb, On::host(host));
+        let refusal = call.refused(Why::NotAllowed);
+        self.inside.judge.note_refusal(&refusal, call).await;
+        refusal.into()
     }
 
     /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin

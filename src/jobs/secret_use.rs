@@ -30,6 +30,10 @@ impl Door {
             {
                 continue;
             }
+            // The error below tells that the host is listed.
+            if !self.is_allowed(verb, host).await {
+                return Err(self.not_allowed(verb, host).await);
+            }
             let refusal = SecretRefusal::NotAllowed {
                 caller: self.caller().clone(),
                 name: name.chars().take(64).collect(),

@@ -89,14 +89,16 @@ impl Judge {
         let policy = &loaded.policy;
         let template = case.template.as_deref().and_then(|name| policy.template(name));
         let filled = template.map(|template| template.accept(&case.params));
+        let user = template.and_then(|template| template.becomes.clone());
+        let user = user.or_else(|| case.becomes.clone());
+        let becomes = user.map(|user| Become::new(user, Default::default())).transpose();
         let mistake = match (&case.template, &filled) {
             (Some(name), None) => Some(format!("the policy has no template {name:?}")),
             (_, Some(Err(error))) => Some(error.to_string()),
+            (_, _) if let Err(error) = &becomes => Some(error.to_string()),
             (_, _) => None,
         };
-        let user = template.and_then(|template| template.becomes.clone());
-        let user = user.or_else(|| case.becomes.clone());
-        let becomes = user.and_then(|user| Become::new(user, Default::default()).ok());
+        let becomes = becomes.unwrap_or_default();
         let endpoint = match &case.host {
             Some(host) => {
                 let place = Place {
