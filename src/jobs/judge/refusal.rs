@@ -150,7 +150,11 @@ impl fmt::Display for PolicyRefusal {
                     None => write!(f, ": {by} has refused it")?,
                 }
                 match reason {
-                    Some(reason) => write!(f, ": {reason}"),
+                    // In one line: a person's words must not look like a line of this program.
+                    Some(reason) => {
+                        let words: Vec<&str> = reason.split_whitespace().collect();
+                        write!(f, ": {}", words.join(" "))
+                    }
                     None => Ok(()),
                 }
             }
