@@ -122,7 +122,7 @@ mod tests {
         let row = ["web1-1234", "queued (is next in the queue q)", "make test"].map(str::to_owned);
         assert_eq!(
             within(&[row], Some(40)),
-            ["web1-1234  queued (is nex…  make test"]
+            ["web1-1234  queued (is next i…  make test"]
         );
         assert_eq!(cut("東京都", 4), "東…");
         assert_eq!(cut("東京", 4), "東京");

@@ -162,6 +162,7 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
     let mut text = String::new();
     let mut reversed: Vec<Span> = Vec::new();
     let mut continues_span = false;
+    let marked = marked_columns(screen, number);
     for col in 0..cols.get() {
         let Some(cell) = screen.cell(number, col) else { break };
         if cell.is_wide_continuation() {
@@ -174,7 +175,7 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
         };
         let shown = contents.chars().filter(|&c| is_harmless(c));
         text.extend(shown.clone());
-        let stands_out = stands_out(screen, number, col, cell);
+        let stands_out = marked.get(usize::from(col)).copied().unwrap_or(false);
         if stands_out {
             match reversed.last_mut() {
                 Some(span) if continues_span => span.text.extend(shown),
@@ -186,7 +187,7 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
         }
         continues_span = stands_out;
     }
-    // Shadows and lines of colour.
+    // Blank spans are shadows or coloured rules.
     reversed.retain(|span| !span.text.trim().is_empty());
     text.truncate(text.trim_end_matches(' ').len());
     ScreenRow {
@@ -196,20 +197,26 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
     }
 }
 
-/// Whether a cell marks something: it is reversed, or on a background that neither the cell above nor the one below
-/// has, as the selected item of a menu is.
-fn stands_out(screen: &Screen, row: u16, col: u16, cell: &Cell) -> bool {
-    if cell.inverse() {
-        return true;
-    }
-    let own = cell.bgcolor();
+/// For each column of a row, whether its cell marks something: it is reversed, or in a run of cells on a background
+/// that no cell above or below the run has, as the selected item of a menu is.
+fn marked_columns(screen: &Screen, row: u16) -> Vec<bool> {
+    let (_, cols) = screen.size();
+    let cells: Vec<(u16, &Cell)> =
+        (0..cols.get()).map_while(|col| Some((col, screen.cell(row, col)?))).collect();
     let neighbours = [row.checked_sub(1), row.checked_add(1)];
-    own != Color::Default
-        && neighbours
-            .into_iter()
-            .flatten()
-            .filter_map(|neighbour| screen.cell(neighbour, col))
-            .all(|neighbour| background(neighbour) != own)
+    let is_around = |col: u16, colour: Color| {
+        let cells = neighbours.into_iter().flatten().filter_map(|row| screen.cell(row, col));
+        cells.map(background).any(|found| found == colour)
+    };
+    let runs = cells.chunk_by(|(_, one), (_, next)| background(one) == background(next));
+    let marks = runs.flat_map(|run| {
+        let stands_out = run.iter().all(|(col, cell)| {
+            let colour = background(cell);
+            colour != Color::Default && !is_around(*col, colour)
+        });
+        run.iter().map(move |(_, cell)| cell.inverse() || stands_out)
+    });
+    marks.collect()
 }
 
 /// The colour behind the text of a cell.
