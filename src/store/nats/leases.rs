@@ -14,7 +14,7 @@ use super::connection::{Connection, SETTINGS, failed};
 use super::entries;
 use super::events::Events;
 use super::options::{SECRET, subject_token, token_text};
-use super::race::{RACE_PAUSE, lost_race};
+use super::race::{RACE_PAUSE, is_undecided, lost_race};
 use super::records::Records;
 use crate::lock::lock;
 use crate::store::{OwnStatus, StoreError, StoreEvent};
@@ -423,7 +423,7 @@ impl Leases {
                 Ok(renewed) => return Ok(renewed),
                 // The entry has run out, although the clock of this machine may not say so: it stands
                 // still while the machine sleeps.
-                Err(error) if lost_race(&error) => {
+                Err(error) if lost_race(&error) && !is_undecided(&error) => {
                     lock(&self.state).note_lapse();
                 }
                 Err(_) => {}
@@ -594,7 +594,7 @@ impl Leases {
     }
 
     /// Gives a host to a replica, or to the one that should hold it. Returns that replica; `None` if
-    /// there is no other.
+    /// there is no other, or if this replica no longer holds the host.
     pub(super) async fn give(
         &self,
         host: &str,

@@ -37,6 +37,8 @@ pub(super) struct Records {
 
 /// Maximum calls to NATS at once.
 const AT_ONCE: usize = 64;
+/// Maximum looks, [`RACE_PAUSE`] apart, for a write that NATS is about to store.
+const MOST_LOOKS: usize = 100;
 
 impl Records {
     pub(super) async fn open(
@@ -144,10 +146,14 @@ impl Records {
             Ok(revision) => Ok(revision),
             // An earlier attempt may have been stored, although its answer was lost.
             Err(error) if lost_race(&error) => {
-                sleep(RACE_PAUSE).await;
-                let stored = entries::exact(&self.jobs, &key).await?;
-                let own = stored.filter(|stored| stored.value == text);
-                own.map(|own| own.revision).ok_or_else(|| failed(error))
+                for _ in 0..MOST_LOOKS {
+                    sleep(RACE_PAUSE).await;
+                    if let Some(stored) = entries::exact(&self.jobs, &key).await? {
+                        let is_own = stored.value == text;
+                        return is_own.then_some(stored.revision).ok_or_else(|| failed(error));
+                    }
+                }
+                Err(failed(error))
             }
             Err(error) => Err(failed(error)),
         }
