@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, ToSql, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row as Columns, ToSql, TransactionBehavior, params};
 
 use super::{Filter, Record, StoreError};
 use crate::job::{Caller, CursorMove, CursorName, JobId, Moved, Phase, may_move};
@@ -128,13 +128,12 @@ impl Records {
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Under the write lock, so that of two jobs with one key only one is admitted.
         if let Some(key) = &record.key {
-            let select = "SELECT document, owner FROM jobs WHERE caller = ? AND key = ?";
+            let select = "SELECT id, document, owner FROM jobs WHERE caller = ? AND key = ?";
             let found = transaction
-                .query_row(select, params![record.caller.as_str(), key], document)
+                .query_row(select, params![record.caller.as_str(), key], row)
                 .optional()?;
             if let Some(found) = found {
-                let (document, owner) = found;
-                return read(&document, owner).map(Some);
+                return read(found).map(Some);
             }
         }
         let insert = "INSERT INTO jobs (id, caller, host, label, state, owner, key, started_at, ended_at, bytes, document, fleet)
@@ -180,12 +179,8 @@ impl Records {
     pub(super) fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
         let mut select = self
             .connection
-            .prepare_cached("SELECT document, owner FROM jobs WHERE id = ?")?;
-        select
-            .query_row([id.as_str()], document)
-            .optional()?
-            .map(|(document, owner)| read(&document, owner))
-            .transpose()
+            .prepare_cached("SELECT id, document, owner FROM jobs WHERE id = ?")?;
+        select.query_row([id.as_str()], row).optional()?.map(read).transpose()
     }
 
     pub(super) fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
@@ -214,14 +209,13 @@ impl Records {
             .prepare_cached(&count)?
             .query_row(values.as_slice(), |row| row.get(0))?;
         let select = format!(
-            "SELECT document, owner FROM jobs WHERE {condition} ORDER BY started_at \
+            "SELECT id, document, owner FROM jobs WHERE {condition} ORDER BY started_at \
              DESC, id LIMIT {}",
             filter.limit
         );
         let mut select = self.connection.prepare_cached(&select)?;
-        let texts: Vec<_> =
-            select.query_map(values.as_slice(), document)?.collect::<Result<_, _>>()?;
-        Ok((readable(texts), usize::try_from(total).unwrap_or_default()))
+        let rows: Vec<_> = select.query_map(values.as_slice(), row)?.collect::<Result<_, _>>()?;
+        Ok((readable(rows), usize::try_from(total).unwrap_or_default()))
     }
 
     pub(super) fn remove(&self, id: &JobId) -> Result<(), StoreError> {
@@ -295,10 +289,10 @@ impl Records {
 
     /// The jobs of an owner that have not ended.
     pub(super) fn unfinished(&self, owner: &str) -> Result<Vec<Record>, StoreError> {
-        let select = "SELECT document, owner FROM jobs WHERE owner = ? AND ended_at IS NULL";
+        let select = "SELECT id, document, owner FROM jobs WHERE owner = ? AND ended_at IS NULL";
         let mut select = self.connection.prepare_cached(select)?;
-        let texts: Vec<_> = select.query_map([owner], document)?.collect::<Result<_, _>>()?;
-        Ok(readable(texts))
+        let rows: Vec<_> = select.query_map([owner], row)?.collect::<Result<_, _>>()?;
+        Ok(readable(rows))
     }
 
     /// Gives a job to another owner, if it still belongs to the first.
@@ -359,26 +353,43 @@ impl Records {
     }
 }
 
-fn document(row: &Row<'_>) -> rusqlite::Result<(String, String)> {
-    Ok((row.get(0)?, row.get(1)?))
+/// A record as the database has it.
+struct Row {
+    id: String,
+    document: String,
+    owner: String,
 }
 
-fn job_id(row: &Row<'_>) -> rusqlite::Result<JobId> {
+fn row(columns: &Columns<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        id: columns.get(0)?,
+        document: columns.get(1)?,
+        owner: columns.get(2)?,
+    })
+}
+
+fn job_id(row: &Columns<'_>) -> rusqlite::Result<JobId> {
     Ok(JobId::from(row.get::<_, String>(0)?.as_str()))
 }
 
 /// The `owner` column wins over the document: claims update only the column.
-fn read(document: &str, owner: String) -> Result<Record, StoreError> {
+fn read(row: Row) -> Result<Record, StoreError> {
     let record: Record =
-        serde_json::from_str(document).map_err(|error| StoreError::Records(error.to_string()))?;
-    Ok(Record { owner, ..record })
+        serde_json::from_str(&row.document).map_err(|error| StoreError::Unreadable {
+            job: row.id,
+            why: error.to_string(),
+        })?;
+    Ok(Record {
+        owner: row.owner,
+        ..record
+    })
 }
 
 /// The records that can be read. A damaged one does not hide the others.
-fn readable(documents: Vec<(String, String)>) -> Vec<Record> {
-    let records = documents.into_iter().filter_map(|(document, owner)| {
-        read(&document, owner)
-            .inspect_err(|error| tracing::error!(%error, "a job's record in jobs.db is damaged"))
+fn readable(rows: Vec<Row>) -> Vec<Record> {
+    let records = rows.into_iter().filter_map(|row| {
+        read(row)
+            .inspect_err(|error| tracing::error!(%error, "jobs.db is damaged"))
             .ok()
     });
     records.collect()
