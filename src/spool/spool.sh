@@ -42,7 +42,7 @@ start_time() { # Sets $sj_t to the start time of process $1, and $sj_g to its gr
     set -- $sj_t
     sj_t=${20} sj_g=$3
   else
-    # Of other processes /proc may show nothing (hidepid), of this one it does.
+    # With hidepid, /proc hides other processes. It works here, so this one is hidden or gone.
     [ ! -r /proc/self/stat ] || return 1
     sj_t=$(LC_ALL=C TZ=UTC0 ps -o stat= -o lstart= -p "$1" 2>/dev/null | tr -s ' ' _)
     case $sj_t in ''|Z*|_Z*) return 1 ;; esac
@@ -212,7 +212,11 @@ serves() { # Notes that process $1 serves this job, and ends with it, as $sj_who
   sj_who=$1:$sj_t sj_serving="$sj_serving $1:$sj_t"
   echo "$sj_serving" 2>/dev/null >"$sj_J/serving"
 }
-end_these() { # Ends such processes. With KILL: what was started with TERM ignored can't be ended otherwise, and they hold nothing.
+clock() { # Seconds of a clock that nobody sets, if there is one, in $now.
+  { read -r now _ </proc/uptime; } 2>/dev/null || now=$(date +%s)
+  now=${now%.*}
+}
+end_these() { # Kills these processes, if alive. KILL, because some inherit TERM as ignored; they hold nothing that needs cleaning up.
   for sj_who in $1; do is_alive "${sj_who%%:*}" "${sj_who#*:}" && kill -s KILL "${sj_who%%:*}" 2>/dev/null; done
 }
 end_serving() { # Ends all that serve job $1. The file is for other processes: on a full disk it is empty.
@@ -444,9 +448,13 @@ supervise)
     sleep 0.01 2>/dev/null || n=$((${4%.*} + 1))
     # The pipe ends with the sleep. Both are known here, so that nothing of them stays.
     mkfifo "$sj_J/limit" 2>/dev/null
+    clock
+    due=$((now + ${n%.*}))
     (
       exec 5<&- 6<&-
       if [ -p "$sj_J/limit" ]; then read -r _ <"$sj_J/limit"; else sleep "$n"; fi
+      # The job may have killed the sleep.
+      while clock && [ "$now" -lt "$due" ]; do sleep 1; done
       echo timeout >"$sj_J/why"
       end_tree "$1" "$5"
     ) &
