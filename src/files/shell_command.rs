@@ -40,7 +40,8 @@ impl HostFiles {
         stdout: &mut (impl AsyncWrite + Unpin),
     ) -> Result<Ended, FilesError> {
         let nonce = Nonce::new();
-        let script = format!("echo {}; {script}", nonce.as_str());
+        // On a line of its own: what startup files print may lack an end of line.
+        let script = format!("printf '\\n%s\\n' {}; {script}", nonce.as_str());
         let channel = self.link().open().await?.channel;
         let (mut reader, writer) = self.user.exec(self.link(), channel, script).await?;
         let mut ended = Ended::default();
