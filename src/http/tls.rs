@@ -21,6 +21,8 @@ use crate::lock::lock;
 pub struct Certificate {
     files: TlsFiles,
     current: Mutex<Arc<CertifiedKey>>,
+    /// Held while the files are read again.
+    reloading: tokio::sync::Mutex<()>,
 }
 
 /// Why the certificate can't be used.
@@ -48,7 +50,11 @@ const READ_TIME: Duration = Duration::from_secs(5);
 impl Certificate {
     pub(super) async fn load(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
         let current = Mutex::new(Arc::new(read_off_runtime(&files).await?));
-        Ok(Arc::new(Self { files, current }))
+        Ok(Arc::new(Self {
+            files,
+            current,
+            reloading: tokio::sync::Mutex::default(),
+        }))
     }
 
     /// TLS configuration: TLS 1.2 and 1.3, HTTP/2 if the client supports it.
@@ -90,6 +96,8 @@ impl Certificate {
     /// Reads the files again, whether or not they seem changed. Files that can't be used change nothing. Returns
     /// whether they could be used.
     pub async fn reload(&self) -> bool {
+        // One at a time: an older read must not replace a newer one.
+        let _reloading = self.reloading.lock().await;
         match read_off_runtime(&self.files).await {
             Ok(key) => {
                 *lock(&self.current) = Arc::new(key);
