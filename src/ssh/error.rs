@@ -69,8 +69,8 @@ pub enum ConnectError {
         /// The cause.
         source: Arc<Self>,
     },
-    /// Both sides have algorithms that the other one does not take.
-    #[error("{host} and sshjobs have none of the {kind} in common")]
+    /// The server and sshjobs support no common algorithm.
+    #[error("{host} and sshjobs have no algorithm in common ({kind}): the host offers {theirs}")]
     NoCommonAlgorithm {
         /// The host.
         host: String,

@@ -11,8 +11,8 @@ pub enum ConfigError {
     /// The text is not the name of an account.
     #[error("{0:?} is not a user name")]
     BadUser(String),
-    /// ssh does nothing for a user without a name, and it has options of the command line.
-    #[error("ssh resolves no host for the user id {0}, which has no name")]
+    /// The `ssh` program refuses a user id without a name, and only it can read options of the command line.
+    #[error("ssh can't resolve hosts for the user id {0}, which has no name")]
     Nameless(u32),
     /// The `ssh` program can't be run.
     #[error("the ssh program, which resolves host names, can't be run")]

@@ -12,7 +12,6 @@ use super::ciphers::{ciphers, key_exchanges};
 use super::errors::timed_out;
 use super::stream::{Stream, stream_to};
 use super::watched::{Pulse, Watched};
-use crate::output::printable;
 use crate::ssh::auth::Login;
 use crate::ssh::trust::{
     HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer,
@@ -168,6 +167,8 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
 
 /// Maximum names of algorithms that are quoted: the server may send any number.
 const MOST_QUOTED: usize = 20;
+/// Maximum characters of an algorithm's name (RFC 4251, section 6).
+const LONGEST_NAME: usize = 64;
 
 /// The name of an option of sshd_config and ssh_config, which lists such algorithms.
 fn kind_of(kind: AlgorithmKind) -> &'static str {
@@ -180,10 +181,12 @@ fn kind_of(kind: AlgorithmKind) -> &'static str {
     }
 }
 
-/// Names for an error. Those of a server may contain anything.
+/// Names for an error. Those of a server may contain anything, so other characters than names have are left out.
 fn listed(names: &[String]) -> String {
-    let shown = names.iter().take(MOST_QUOTED).map(|name| printable(name));
-    shown.collect::<Vec<_>>().join(", ")
+    let is_of_name = |c: &char| c.is_ascii_alphanumeric() || "@._-".contains(*c);
+    let shown = names.iter().take(MOST_QUOTED);
+    let shown = shown.map(|name| name.chars().filter(is_of_name).take(LONGEST_NAME).collect());
+    shown.collect::<Vec<String>>().join(", ")
 }
 
 fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {

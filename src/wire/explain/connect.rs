@@ -49,14 +49,10 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
              for a time; see its log",
         )
         .retryable(),
-        ConnectError::NoCommonAlgorithm {
-            kind, ours, theirs, ..
-        } => Error::new(
+        ConnectError::NoCommonAlgorithm { kind, ours, .. } => Error::new(
             Code::Unsupported,
             message,
-            format!(
-                "the host offers {theirs}; sshjobs offers {ours}; allow one of these in {kind} of its sshd_config"
-            ),
+            format!("allow one of these in {kind} of the host's sshd_config: {ours}"),
         ),
         ConnectError::Protocol { .. } => Error::new(
             Code::ConnectionLost,
@@ -89,7 +85,7 @@ fn config(error: &ConfigError, message: String) -> Error {
         ConfigError::BadUser(_) => Error::new(
             Code::InvalidArgument,
             message,
-            "use the name of the account; -l and User take it too",
+            "use the account's name, without spaces and characters of the shell; -l and User take it, too",
         ),
         ConfigError::Nameless(_) => Error::new(
             Code::Io,
@@ -107,7 +103,7 @@ fn config(error: &ConfigError, message: String) -> Error {
             Error::new(
                 Code::UnknownHost,
                 message,
-                "only you may be able to write that file: own it, and use chmod 600",
+                "make yourself the owner of that file, and run chmod 600 on it",
             )
         }
         ConfigError::Rejected { .. } => {
