@@ -4,7 +4,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
@@ -22,6 +22,8 @@ use crate::ssh::ChannelError;
 
 /// Time limit of the script on the host for a change of the user, in seconds.
 const GATE_SECONDS: u64 = 30;
+/// Bytes after which the script on the host cuts the words of a program.
+const LONGEST_WORDS: usize = 400;
 /// Maximum attempts to start a job.
 const MOST_ATTEMPTS: u32 = 4;
 
@@ -244,10 +246,15 @@ impl Sending<'_> {
 
 /// The words of a host that was given a password, without it.
 fn without(password: Option<&SecretString>, words: String) -> String {
-    match password {
-        Some(password) => hide_in(words, BECOME_PASSWORD, password),
-        None => words,
+    let Some(password) = password else { return words };
+    let is_cut = words.len() >= LONGEST_WORDS;
+    let mut words = hide_in(words, BECOME_PASSWORD, password);
+    if is_cut {
+        // They may end within the password.
+        let kept = words.chars().count().saturating_sub(password.expose_secret().chars().count());
+        words = words.chars().take(kept).collect();
     }
+    words
 }
 
 /// The reason in the words of the script on the host: `wrong`, `password`, `timeout`, or the exit
