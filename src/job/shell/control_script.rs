@@ -15,9 +15,13 @@ use crate::job::announced::TELL_MACHINE;
 pub fn control_script(nonce: &Nonce) -> String {
     let nonce = nonce.as_str();
     // Each script is orphaned, so this shell need not reap it. The last `echo` terminates an
-    // unfinished last line.
+    // unfinished last line. bash and ksh end a `read` after TMOUT seconds; scripts for durable jobs give it back
+    // to the job.
     let script = format!(
-        r#"echo {nonce} $$ "$({TELL_MACHINE})"
+        r#"sj_tmout=${{TMOUT:-}} TMOUT=0
+export sj_tmout
+unset TMOUT
+echo {nonce} $$ "$({TELL_MACHINE})"
 run() {{ printf %b "$3" | (eval "$(printf %b "$2")") 2>/dev/null; echo; }}
 while read -r id script input; do
   ( {{
