@@ -19,7 +19,8 @@ pub(crate) fn read_text(file: &Path) -> io::Result<String> {
     read_text_from(File::open(file)?)
 }
 
-/// Like [`read_text`], for files that decide what is allowed: refuses one that every user may change.
+/// Like [`read_text`], for files that decide what is allowed: refuses one that every user may change. Its
+/// directory and its owner are not looked at.
 ///
 /// # Errors
 /// As [`read_text`]; `PermissionDenied` for such a file.

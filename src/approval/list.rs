@@ -35,7 +35,7 @@ pub struct Ask {
     pub needed: u32,
     /// The key with which a repetition of the call returns the first one's job.
     pub idempotency_key: Option<String>,
-    /// The id that a job has which the call starts.
+    /// Id of the job that the call starts.
     pub job: Option<String>,
 }
 

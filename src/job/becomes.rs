@@ -53,7 +53,7 @@ impl Become {
         if user.is_empty() || !is_name || user.starts_with('-') || user.len() > LONGEST_USER {
             return Err(BadBecome::User(user));
         }
-        // doas reads what no user is called as a number, by strtonum(3): also with a sign and zeros before it.
+        // If no user has the name, doas reads it as a number with strtonum(3), which allows a sign and leading zeros.
         // On some hosts `sudo` is a script that calls doas.
         let digits = user.strip_prefix('+').unwrap_or(&user);
         if digits.chars().all(|c| c.is_ascii_digit()) {

@@ -127,7 +127,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         let library = service.library().clone();
         let certificate = server.certificate();
         let stop = signals.wait_for_stop(async move || {
-            tracing::info!("policy and certificate are read again");
+            tracing::info!("HUP: policy and certificate are read again, if there are any");
             library.reload_policy().await;
             if let Some(certificate) = &certificate {
                 certificate.reload().await;

@@ -30,7 +30,7 @@ enum Start<'a> {
     Nothing,
 }
 
-/// A whole text, such as that of an error, in which a secret is replaced by its name.
+/// Returns a whole text with a secret replaced by its name.
 pub fn hide_in(text: String, name: &str, value: &SecretString) -> String {
     if !HiddenSecret::is_long_enough(value) {
         return hide_short(text, name, value.expose_secret());
@@ -42,7 +42,8 @@ pub fn hide_in(text: String, name: &str, value: &SecretString) -> String {
     String::from_utf8_lossy(&shown).into_owned()
 }
 
-/// A short secret may occur by chance. What is left out then is a text for people.
+/// Like [`hide_in`], for a secret too short for the scrubber. It may also replace other text that happens to be
+/// equal.
 fn hide_short(text: String, name: &str, value: &str) -> String {
     if value.is_empty() {
         return text;

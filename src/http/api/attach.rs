@@ -31,7 +31,7 @@ const PING: Duration = Duration::from_secs(15);
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Grace between TERM and KILL for a command whose client has disconnected.
 const GRACE_MS: i64 = 2000;
-/// Longest message of a client. Some of them wait for a command that does not read, in each session.
+/// Maximum bytes of a client's message. Each session may hold several for a command that does not read.
 const MOST_MESSAGE: usize = 256 << 10;
 /// Buffer of a session for what its client sends. Sessions are many, and mostly keys arrive.
 const READ_BUFFER: usize = 8 << 10;

@@ -68,7 +68,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
         Some(Ok(None)) => find_tombstone(storing, scope, &removed).await,
         Some(Err(error)) => Lookup::Unreadable(error),
         None => {
-            let why = "the attempt to open the job broke off";
+            let why = "the task that reads the job from the store ended early";
             Lookup::Unreadable(StoreError::Records(why.to_owned()))
         }
     }

@@ -41,7 +41,7 @@ impl QueuedFarEnd {
         }
     }
 
-    /// The same for a far end whose output nothing else counts.
+    /// Counts the output of this far end, which must not be counted elsewhere.
     pub(crate) fn counted(self, counting: OutputCount) -> Self {
         Self {
             counting: Some(counting),

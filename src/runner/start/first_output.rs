@@ -37,7 +37,7 @@ pub(crate) enum FirstWords {
     /// Something other than a shell ran and exited with 0.
     NoShell,
     /// Something ran, printed nothing and exited with 0: a startup file has ended the shell, or a forced command
-    /// ran. The command did not.
+    /// ran. The command itself did not run.
     Silence,
     /// The server refused the command, or the channel closed without a greeting: no part of the
     /// command ran.

@@ -27,7 +27,7 @@ pub(super) enum Task {
     Put(JobId),
     /// Delete the record of a job that failed to start and whose id no caller has.
     Discard(JobId),
-    /// The same for a job of which nothing can have begun. Its key is free at once.
+    /// Delete the record, and free the key, of a job of which nothing can have run.
     Withdraw(JobId),
     /// Store the outcome of a job that failed to start and whose id a caller has.
     Settle(Box<Record>),

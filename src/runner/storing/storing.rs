@@ -222,8 +222,8 @@ impl Storing {
         job.note_change();
     }
 
-    /// A job failed to start. Deletes its record unless a caller has its id. Its key is free then if nothing of it
-    /// can have begun.
+    /// Deletes the record of a job that failed to start, unless a caller has its id. Frees its key if nothing can have
+    /// run.
     pub(crate) fn settle(
         &self,
         job: &Job,

@@ -118,7 +118,7 @@ fn channel(error: &ChannelError, message: String) -> Error {
         ChannelError::NoGreeting(_) | ChannelError::Silent => Error::new(
             Code::ExecRefused,
             message,
-            "see what `ssh HOST 'echo hi'` prints; a startup file should do such things only if the shell is \
+            "see what `ssh HOST 'echo hi'` prints; let startup files replace or end the shell only if it is \
              interactive: case $- in *i*) exec fish ;; esac",
         ),
     }

@@ -234,7 +234,7 @@ impl Service {
         {
             return Err(Error::new(
                 Code::PolicyDenied,
-                format!("this server opens {target} of its own machine to no host"),
+                format!("reverse_targets does not list {target}"),
                 format!(
                     "ask its owner to add \"{target}\" to reverse_targets in the configuration, or to run \
                      `sshjobs forward -R`"

@@ -225,8 +225,8 @@ impl Service {
         })
     }
 
-    /// Notes which of the newest running jobs seem to wait for input. A job that no process follows is followed
-    /// from now on if the caller looks again and again (`follows`), and else left out.
+    /// Notes which of the newest running jobs seem to wait for input. With `follows`, this process starts to follow
+    /// jobs that no process follows; otherwise they are left out.
     pub(super) async fn note_awaiting_input(&self, entries: &mut [JobEntry], follows: bool) {
         let candidates = entries.iter_mut().filter(|entry| {
             let is_running = entry.standing.state == JobState::Running && entry.members.is_none();

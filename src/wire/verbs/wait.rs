@@ -34,7 +34,7 @@ pub struct WaitRequest {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub last_lines: i64,
-    /// Default failed: without exit status 0.
+    /// Jobs whose lines are returned. Default failed: those without exit status 0.
     #[serde(default)]
     pub last_lines_of: LastLinesOf,
 }
