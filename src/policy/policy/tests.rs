@@ -260,9 +260,8 @@ fn plain_rule() -> impl Strategy<Value = PlainRule> {
             denies,
             callers,
             hosts,
-            // Commands of a rule without a verb that has one are a mistake.
-            templates: templates.filter(|_| verbs.iter().any(|verb: &Verb| verb.has_command())),
             verbs,
+            templates,
         })
 }
 
@@ -284,9 +283,12 @@ fn as_toml(rules: &[PlainRule]) -> String {
         }
         let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
         text.push_str(&format!("verbs = {}\n", list(&verbs)));
+        // Without a verb that has a command, the key is a mistake.
+        if !rule.verbs.iter().any(|verb| verb.has_command()) {
+            continue;
+        }
         match &rule.templates {
             Some(names) => text.push_str(&format!("commands = {}\n", list(names))),
-            None if !rule.verbs.iter().any(|verb| verb.has_command()) => {}
             None => text.push_str("commands = \"any\"\n"),
         }
     }
