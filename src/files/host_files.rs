@@ -23,7 +23,7 @@ pub struct HostFiles {
     pub(super) user: FilesUser,
     /// Maximum bytes of a file that may be copied.
     most_bytes: Option<u64>,
-    /// The host has not run a script: it is not asked again, because some hosts take long to say so.
+    /// The host has not run a script: it is not asked again, because some hosts take long to refuse.
     runs_no_script: AtomicBool,
 }
 

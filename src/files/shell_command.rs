@@ -81,7 +81,7 @@ async fn send(
 /// What a script prints, after the line that says that it runs.
 struct Begin {
     line: Vec<u8>,
-    /// The start of the output, until the line has come.
+    /// The start of the output, until the line was received.
     unread: Vec<u8>,
 }
 

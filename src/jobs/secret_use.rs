@@ -30,7 +30,7 @@ impl Door {
             {
                 continue;
             }
-            // The error below tells that the host is listed.
+            // The error below would reveal that the host is listed.
             if !self.is_allowed(verb, host).await {
                 return Err(self.not_allowed(verb, host).await);
             }

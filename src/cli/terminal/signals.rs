@@ -33,7 +33,7 @@ impl ServerSignals {
         Signals::catch().map(Self)
     }
 
-    /// Resolves when the program is told to stop. SIGHUP calls `reload`.
+    /// Resolves when the program receives a signal to stop. SIGHUP calls `reload`.
     pub async fn wait_for_stop(mut self, reload: impl AsyncFn()) {
         while self.0.next().await == Signals::HANG_UP {
             reload().await;

@@ -45,7 +45,7 @@ enum Outcome {
     DecideAgain,
 }
 
-/// Time between two looks for what may come through another process.
+/// Time between two looks for an answer or a job that another process may store.
 pub(in crate::jobs) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 impl Judge {
