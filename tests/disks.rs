@@ -86,6 +86,44 @@ async fn a_full_local_disk_stops_no_job_and_storing_resumes_when_there_is_space(
 }
 
 #[tokio::test]
+async fn a_durable_job_loses_no_line_while_the_disk_is_full_for_some_seconds() {
+    let sshd = Sshd::start().await;
+    let disk = Disk::mount(sshd.path("state"), "size=4m,mode=700");
+    let service = service(&sshd, disk.path());
+    let has_space = sshd.path("space");
+    let command = format!(
+        "lines=0; while ! [ -e {space} ]; do lines=$((lines + 1)); echo $lines; done; echo end",
+        space = has_space.display()
+    );
+    let job = service.spawn(durable(&command)).await.unwrap().job_id;
+    let look = async || service.tail(TailRequest::new(&job, 0, 0)).await.unwrap();
+    eventually("some lines are stored", async || {
+        look().await.total_lines > 10
+    })
+    .await;
+    let ballast = disk.fill();
+    eventually("the full disk is noticed", async || {
+        let unstored = look().await.standing.unstored;
+        unstored.is_some_and(|why| why.contains("No space left"))
+    })
+    .await;
+    std::fs::remove_file(ballast).unwrap();
+    std::fs::write(&has_space, "").unwrap();
+
+    let story = canonical_loop(&service, &job).await;
+    service.shutdown().await;
+    let later = self::service(&sshd, disk.path());
+    let again = canonical_loop(&later, &job).await;
+    later.shutdown().await;
+
+    let (end, numbers) = story.lines.split_last().unwrap();
+    assert_eq!(end, "end");
+    assert!(numbers.iter().enumerate().all(|(index, line)| *line == (index + 1).to_string()));
+    assert_eq!((story.dropped, again.dropped), (0, 0));
+    assert_eq!(story.lines, again.lines);
+}
+
+#[tokio::test]
 async fn a_job_that_fills_its_hosts_disk_still_tells_how_it_ended() {
     let sshd = Sshd::start().await;
     let _disk = Disk::mount(sshd.path("on-the-host"), "size=2m,mode=700");

@@ -346,10 +346,7 @@ async fn a_page_survives_a_restart_and_asks_for_an_expired_login() {
 async fn ten_million_lines_are_scrolled_searched_and_linked() {
     let served = Served::start().await;
     let lines = 10_000_000;
-    // Durable, so that the host waits for the disk: of an attached job that prints faster than this disk writes,
-    // lines are dropped.
-    let durable = json!({"host": HOST, "command": format!("seq {lines}"), "durable": true});
-    let job = served.caller.ok("spawn", durable)["job_id"].clone();
+    let job = served.caller.spawn(&format!("seq {lines}"));
     let waits = 0..5;
     let has_ended =
         |_| served.caller.ok("wait", json!({"job_ids": [job], "wait_ms": 30_000}))["ended"] == 1;

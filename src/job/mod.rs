@@ -52,8 +52,8 @@ pub use id::{JobId, Nonce};
 pub use job::{Identity, Job, Reached};
 pub use key_presses::key_bytes;
 pub use log::{
-    Batch, Controls, EndOfJob, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore, Past,
-    Phase, Status, wall_now,
+    Backlog, Batch, Controls, EndOfJob, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore,
+    Past, Phase, Status, StoreLoad, wall_now,
 };
 pub use outcome::{Exit, LostWhy, Outcome};
 pub use reading::{Matching, TooSlow};

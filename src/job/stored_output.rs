@@ -11,7 +11,9 @@ use super::archive::{Archive, Coverage, Recording, RecordingPlace};
 use super::job::{Job, LOG_LOCK};
 use super::storage::Storage;
 use crate::blocking::run_blocking;
-use crate::job::log::{Batch, Log, LogEvent, OutputStore, Pending, Status};
+use crate::job::log::{
+    Backlog, Batch, EndOfJob, Log, LogEvent, OutputStore, Pending, Status, StoreLoad,
+};
 use crate::lock::Held;
 use crate::output::{LineNo, Measure, Selection, Stream, Timestamp};
 use crate::sync::atomic::Ordering::{self, Relaxed};
@@ -83,8 +85,8 @@ impl Job {
         read.map(Some)
     }
 
-    /// Shows an event once it is stored. Immediately if the job is not stored, or if too much waits to
-    /// be stored.
+    /// Shows an event once it is stored. Immediately if the job is not stored, or if the store stands still and too much
+    /// waits to be stored.
     pub(super) fn keep(&self, event: LogEvent, now: Instant) {
         let Some((storage, output_store)) = self.storage_and_store() else {
             self.write_log(|log| log.take(&event, log.time_at(now), now));
@@ -93,12 +95,11 @@ impl Job {
         let mut pending = lock(&storage.pending);
         let before = pending.bytes;
         let is_first = pending.push(event, now);
-        let is_too_much = output_store.account(weight(pending.bytes - before));
-        // All jobs share one limit. It may be reached while the queue of this job is short.
-        if is_too_much || pending.is_too_long() {
+        output_store.account(weight(pending.bytes - before));
+        if pending.is_too_long(output_store.load()) {
             self.show_unstored(&mut pending, &**output_store);
             self.note_trouble(Some(
-                "its output comes faster than it can be stored".to_owned(),
+                "nothing can be stored now, and more output comes than may wait".to_owned(),
             ));
         }
         drop(pending);
@@ -116,8 +117,7 @@ impl Job {
         output_store.account(-weight(pending.bytes));
         pending.give_up();
         drop(pending);
-        // Wakes the recorder, which may wait until the queue is shorter.
-        self.log.send_modify(|_| {});
+        self.wake_recorder();
     }
 
     /// Where its output is stored, and who stores it. `None` if this process does not store it.
@@ -133,11 +133,18 @@ impl Job {
             return false;
         };
         let mut pending = lock(&storage.pending);
-        let is_overdue = pending.oldest().is_some_and(|oldest| oldest.elapsed() > patience);
+        let is_overdue = pending.is_overdue(patience);
         if is_overdue {
             self.show_unstored(&mut pending, &**output_store);
         }
         is_overdue
+    }
+
+    /// Whether output has waited longer than `patience` for the store.
+    pub fn is_overdue(&self, patience: Duration) -> bool {
+        self.storage
+            .get()
+            .is_some_and(|storage| lock(&storage.pending).is_overdue(patience))
     }
 
     fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {
@@ -152,11 +159,38 @@ impl Job {
         output_store.account(-weight(before - pending.bytes));
     }
 
-    /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep
-    /// their output. Cancel safe.
-    pub async fn store_caught_up(&self, patience: Duration) {
-        // Output that is still not stored is shown anyway.
-        drop(tokio::time::timeout(patience, self.wait_while(Pending::is_long)).await);
+    /// Waits while the store is far behind, so that the rest of the output stays at the far end. A store that stands
+    /// still is not waited for, unless readers on other machines need its numbers and the host keeps the output. Returns
+    /// whether this has waited. Cancel safe.
+    pub async fn wait_for_store(&self, backlog: Backlog) -> bool {
+        let Some((storage, output_store)) = self.storage_and_store() else {
+            return false;
+        };
+        let is_far_behind = lock(&storage.pending).is_far_behind(output_store.load());
+        if !is_far_behind || self.passes_unstored(backlog, &**output_store) {
+            return false;
+        }
+        self.wait_while(|pending| {
+            pending.is_behind(output_store.load())
+                && !self.passes_unstored(backlog, &**output_store)
+        })
+        .await;
+        true
+    }
+
+    /// Whether output passes without being stored.
+    fn passes_unstored(&self, backlog: Backlog, output_store: &dyn OutputStore) -> bool {
+        let stands_still = matches!(
+            output_store.load(),
+            StoreLoad::StandsStill | StoreLoad::IsFull
+        );
+        let waits = output_store.end_of_job() == EndOfJob::WaitsForStore;
+        stands_still && !(waits && backlog == Backlog::IsKeptByHost)
+    }
+
+    /// Has a recorder that waits for the store ask again whether it has to.
+    pub fn wake_recorder(&self) {
+        self.log.send_modify(|_| {});
     }
 
     /// Resolves when no output waits to be stored, or after `patience`. Returns whether none waits.

@@ -15,9 +15,21 @@ use crate::output::{Source, TerminalSize};
 pub trait FarEnd: Send {
     /// The next event. Not called again after the [last one](FarEvent::is_last).
     ///
-    /// Cancel safe. Must be called without delay: events that are not received may block other
-    /// jobs.
+    /// Cancel safe. Events that are not received may block other jobs, so that calls wait only for
+    /// the store, see [`Job::wait_for_store`](crate::job::Job::wait_for_store).
     fn next(&mut self) -> impl Future<Output = FarEvent> + Send;
+
+    /// What becomes of output that is not received yet.
+    fn backlog(&self) -> Backlog;
+}
+
+/// What becomes of a far end's output that is not received yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backlog {
+    /// The host keeps it, and the command continues.
+    IsKeptByHost,
+    /// It fills the channel's window. Then the command has to wait, and so do the other channels of the connection.
+    BlocksTheCommand,
 }
 
 /// An event at a far end. The events of the end come in any order, and data may follow an exit.

@@ -21,9 +21,9 @@ mod pending;
 mod recorder;
 mod scrubbing;
 
-pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
+pub use far_end::{Backlog, Controls, FarEnd, FarEndError, FarEvent};
 pub use log::{Log, Past, Phase, Status, wall_now};
 pub(crate) use pending::Pending;
-pub use pending::{Batch, EndOfJob, LogEvent, OutputStore};
+pub use pending::{Batch, EndOfJob, LogEvent, OutputStore, StoreLoad};
 pub use recorder::{Change, End, Recorded, Recorder};
 pub(super) use scrubbing::{Scrubbed, Scrubbing};

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -19,12 +20,27 @@ pub trait OutputStore: Send + Sync {
     /// [`Job::take_changed`](crate::job::Job::take_changed). Never waits.
     fn note_change(&self, job: &JobId);
 
-    /// Adds to the number of pending bytes (or subtracts, if negative). Returns true if those of
-    /// all jobs are too many. Never waits.
-    fn account(&self, bytes: isize) -> bool;
+    /// Adds to the number of pending bytes (or subtracts, if negative). Never waits.
+    fn account(&self, bytes: isize);
+
+    /// How it gets on with the output of all jobs. Never waits.
+    fn load(&self) -> StoreLoad;
 
     /// Whether the end of a job waits for the store if its output was shown before it was stored.
     fn end_of_job(&self) -> EndOfJob;
+}
+
+/// How a store gets on with the output of all jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreLoad {
+    /// It makes progress.
+    Light,
+    /// It makes progress, but much output of all jobs waits for it.
+    Heavy,
+    /// It has stored nothing for some seconds, although output waits for it.
+    StandsStill,
+    /// It stands still, and so much output of all jobs waits for it that no more may.
+    IsFull,
 }
 
 /// Whether the end of a job waits for the store if its output was shown before it was stored.
@@ -78,8 +94,11 @@ pub(crate) struct Pending {
     is_given_up: bool,
 }
 
-/// Maximum pending bytes of one job: about 0.15 s of output at 200 MB/s. Beyond that, output is
-/// shown before it is stored.
+/// Pending bytes of one job, while the store makes progress, at which its far end has to wait.
+const MOST_AHEAD: usize = 4 << 20;
+/// Pending bytes at which the far end continues. Far below, so that it does not wait for each batch.
+const FEW_AHEAD: usize = 2 << 20;
+/// Maximum pending bytes of one job while the store stands still. Beyond that, output is shown before it is stored.
 const MOST_WAITING: usize = 32 << 20;
 /// Memory of an event in addition to its bytes.
 const EVENT_BYTES: usize = 64;
@@ -125,10 +144,14 @@ impl Pending {
         self.in_flight.is_some()
     }
 
-    /// Whether a far end that keeps its output should wait before it sends more.
-    pub(crate) fn is_long(&self) -> bool {
-        // Far below the limit at which output is shown unstored: this far end can wait instead.
-        self.bytes > MOST_WAITING / 8
+    /// Whether the job's far end has to wait until the store has caught up.
+    pub(crate) fn is_far_behind(&self, load: StoreLoad) -> bool {
+        self.bytes > MOST_AHEAD || self.bytes > 0 && load == StoreLoad::Heavy
+    }
+
+    /// Whether a far end that waits has to go on waiting.
+    pub(crate) fn is_behind(&self, load: StoreLoad) -> bool {
+        self.bytes > FEW_AHEAD || self.bytes > 0 && load == StoreLoad::Heavy
     }
 
     /// Arrival time of the oldest event that is not shown yet.
@@ -137,8 +160,19 @@ impl Pending {
         in_flight.or_else(|| Some(self.waiting.front()?.1))
     }
 
-    pub(crate) fn is_too_long(&self) -> bool {
-        self.bytes > MOST_WAITING
+    /// Whether the oldest event has waited longer than `patience`.
+    pub(crate) fn is_overdue(&self, patience: Duration) -> bool {
+        self.oldest().is_some_and(|oldest| oldest.elapsed() > patience)
+    }
+
+    /// Whether output must be shown before it is stored, because no more may wait. While the store makes progress, far
+    /// ends wait instead.
+    pub(crate) fn is_too_long(&self, load: StoreLoad) -> bool {
+        match load {
+            StoreLoad::Light | StoreLoad::Heavy => false,
+            StoreLoad::StandsStill => self.bytes > MOST_WAITING,
+            StoreLoad::IsFull => true,
+        }
     }
 
     /// Shows pending events without storing them, first those in flight. `show` returns the newest

@@ -1,7 +1,6 @@
 //! Follows and records durable jobs in tasks of the runner.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -9,7 +8,7 @@ use super::controls::stdin;
 use super::follow_host::follower_of;
 use super::launch::StartedOnHost;
 use crate::hosts::{HostRef, Link};
-use crate::job::{FarEvent, Job, Positions};
+use crate::job::{Backlog, FarEvent, Job, Positions};
 use crate::runner::record::{
     OutputCount, QueuedFarEnd, answer_queries, has_answering_terminal, record_queued_in_task,
 };
@@ -17,11 +16,6 @@ use crate::runner::state::{Follower, Shared};
 
 /// Maximum events of a job that wait for its recorder.
 const QUEUE: usize = 64;
-/// Longest time for which output stays on its host while the store is behind.
-const STORE_PATIENCE: Duration = Duration::from_secs(5);
-/// The same if other machines share the store: another machine that takes over has only
-/// stored output.
-const SHARED_STORE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Follows and records a durable job that was just started.
 pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: StartedOnHost) {
@@ -72,16 +66,10 @@ fn record_in_task(
     if has_answering_terminal(job) {
         shared.spawn_task(answer_queries(shared, Arc::clone(job), stdin));
     }
-    let is_shared = shared.storing.as_ref().is_some_and(|storing| storing.is_shared);
-    let patience = if is_shared {
-        SHARED_STORE_PATIENCE
-    } else {
-        STORE_PATIENCE
-    };
     record_queued_in_task(
         shared,
         job,
-        QueuedFarEnd::new(events, Arc::clone(job), patience).counted(OutputCount {
+        QueuedFarEnd::new(events, Backlog::IsKeptByHost).counted(OutputCount {
             growth: Arc::clone(&shared.growth),
             unseen: shared.limits.unseen_growth(),
         }),

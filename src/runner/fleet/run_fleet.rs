@@ -14,8 +14,8 @@ use tokio::time::sleep;
 use super::controls::FleetControls;
 use crate::hosts::Asking;
 use crate::job::{
-    Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace, Phase,
-    Printed, Rollout, Scope, StdinPlan, Turn, Wait, split_old_line,
+    Backlog, Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace,
+    Phase, Printed, Rollout, Scope, StdinPlan, Turn, Wait, split_old_line,
 };
 use crate::output::{
     Keep, LineNo, MemberNo, Page, PageLine, PageQuery, Render, Selection, Source, Stream,
@@ -35,8 +35,6 @@ const PAGE_LINES: usize = 2000;
 const PAGE_BYTES: usize = 256 << 10;
 /// Longest wait for a member's next line, before the next wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
-/// Maximum time for which members wait because the fleet's log is ahead of the store.
-const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of failed members that the exit status reports. The next status stands for any
 /// larger number, as in GNU parallel.
 const MOST_TOLD: usize = 100;
@@ -70,7 +68,7 @@ fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
     record_queued_in_task(
         shared,
         &job,
-        QueuedFarEnd::new(receiver, Arc::clone(&job), STORE_PATIENCE),
+        QueuedFarEnd::new(receiver, Backlog::BlocksTheCommand),
     );
     shared.spawn_task(roll_out(Arc::clone(shared), job, lacks_secrets, events));
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::job::{Controls, Exit, FarEnd, FarEndError, FarEvent, Signal};
+use crate::job::{Backlog, Controls, Exit, FarEnd, FarEndError, FarEvent, Signal};
 use crate::output::{Stream, TerminalSize};
 use crate::runner::state::Meter;
 use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
@@ -29,6 +29,10 @@ impl FarEnd for Attached {
             self.meter.note(bytes.len());
         }
         event
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog::BlocksTheCommand
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use super::recording::{Recording, record_queued};
-use crate::job::{Announcements, FarEnd, FarEvent, Job, Recorder};
+use crate::job::{Announcements, Backlog, FarEnd, FarEvent, Job, Recorder};
 use crate::runner::state::{Growth, Shared};
 
 /// Takes the events of a job from a bounded queue.
 pub(crate) struct QueuedFarEnd {
     events: mpsc::Receiver<FarEvent>,
-    job: Arc<Job>,
-    store_patience: Duration,
+    backlog: Backlog,
     /// Counts output that no other far end has counted.
     counting: Option<OutputCount>,
 }
@@ -26,17 +25,11 @@ pub(crate) struct OutputCount {
 }
 
 impl QueuedFarEnd {
-    /// While the store is behind, events stay in the queue for up to `store_patience` each. The
-    /// queue then fills, and the sender has to wait.
-    pub(crate) fn new(
-        events: mpsc::Receiver<FarEvent>,
-        job: Arc<Job>,
-        store_patience: Duration,
-    ) -> Self {
+    /// While the store is behind, events stay in the queue. It then fills, and the sender has to wait.
+    pub(crate) fn new(events: mpsc::Receiver<FarEvent>, backlog: Backlog) -> Self {
         Self {
             events,
-            job,
-            store_patience,
+            backlog,
             counting: None,
         }
     }
@@ -52,13 +45,16 @@ impl QueuedFarEnd {
 
 impl FarEnd for QueuedFarEnd {
     async fn next(&mut self) -> FarEvent {
-        self.job.store_caught_up(self.store_patience).await;
         // The sender is dropped when this process stops following: the job continues, unrecorded.
         let event = self.events.recv().await.unwrap_or(FarEvent::Detached);
         if let (Some(counting), FarEvent::Data(_, bytes)) = (&self.counting, &event) {
             counting.growth.note(bytes.len(), counting.unseen);
         }
         event
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlog
     }
 }
 

@@ -83,6 +83,9 @@ impl<F: FarEnd> Recording<F> {
     }
 
     async fn next(&mut self) -> Next {
+        if self.job.wait_for_store(self.far_end.backlog()).await {
+            return Next::WasHeld;
+        }
         let Some(drained_at) = self.recorder.drain_ends_at() else {
             return Next::Event(self.far_end.next().await);
         };
@@ -270,7 +273,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::job::{Announcements, Caller, Draft, Exit, Nonce, Wait};
+    use crate::job::{Announcements, Backlog, Caller, Draft, Exit, Nonce, Wait};
     use crate::output::{LineNo, PageQuery, RingLimits, Stream};
 
     /// Events in order; after the last, silence.
@@ -282,6 +285,10 @@ mod tests {
                 Some(event) => event,
                 None => std::future::pending().await,
             }
+        }
+
+        fn backlog(&self) -> Backlog {
+            Backlog::BlocksTheCommand
         }
     }
 

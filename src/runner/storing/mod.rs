@@ -5,11 +5,11 @@
 //! Output is shown once it is stored. A recording task puts events into its job's queue
 //! (`job/log/pending.rs`) and calls the threads `sshjobs-output`. One of them takes a batch,
 //! appends it to the job's segment, and only then applies it to the log, where readers see it. The
-//! recording task never waits for it.
+//! recording task takes nothing more from its far end while the queue is long, unless the store stands still.
 //!
 //! Three more threads: `sshjobs-records` writes the records of changed jobs in one transaction;
 //! `sshjobs-sync` syncs written output to the disk once a second; `sshjobs-overdue` shows output
-//! without storing it when nothing at all was stored for three seconds, so that a hung disk hides
+//! without storing it when nothing at all was stored for five seconds, so that a hung disk hides
 //! nothing. The output that is stored next begins with a checkpoint, which marks the gap.
 //!
 //! `Storing::start` starts these threads. `Storing::new` does not: the simulation makes their steps, and

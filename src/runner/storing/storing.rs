@@ -1,6 +1,9 @@
-//! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored. If
-//! nothing is stored for three seconds, because a disk hangs, lines are shown anyway. With a store that several
-//! machines share, they wait until they are stored.
+//! Stores the output of jobs, and keeps their records up to date. A line is shown once it is stored. While the store
+//! makes progress, far ends wait for it. If nothing is stored for five seconds, because a disk hangs, lines are shown
+//! anyway. With a store that several machines share, they wait until they are stored.
+//!
+//! If the disk is full, the output of a durable job waits for room, because its host keeps the rest. After a minute, and
+//! at once for other jobs, lines pass without being stored, and are counted.
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -14,7 +17,9 @@ use tokio::time::{Instant, timeout};
 
 use super::requests::{Requests, Task};
 use crate::blocking::run_blocking;
-use crate::job::{Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, wall_now};
+use crate::job::{
+    Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, StoreLoad, wall_now,
+};
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use crate::sync::mpsc::{Sender, channel};
@@ -39,6 +44,8 @@ pub(crate) struct Storing {
     changed: Mutex<HashSet<JobId>>,
     /// Time of the last write or failure to write. While this advances, readers wait for the store.
     progress: Mutex<Instant>,
+    /// Whether nothing was written for [`OVERDUE`] although output waited.
+    stands_still: AtomicBool,
     /// The state directory was removed or replaced, so further writes would be lost.
     is_gone: AtomicBool,
     /// Whether other machines share the store.
@@ -57,6 +64,8 @@ struct Kept {
     /// The batch that could not be stored and must be tried again before any later output.
     /// Locked only with `writer`.
     batch_to_store_again: Mutex<Option<Arc<Batch>>>,
+    /// Since when the disk has had no room for this job's output.
+    full_since: Mutex<Option<Instant>>,
     record: Mutex<Record>,
     /// The record has the job's outcome.
     is_settled: AtomicBool,
@@ -73,11 +82,14 @@ const REGISTRATION_TIME: Duration = Duration::from_secs(5);
 pub(crate) const FLUSH_TO_READ: Duration = Duration::from_millis(500);
 pub(crate) const FLUSH_TO_END: Duration = Duration::from_secs(30);
 
-/// Maximum bytes of all jobs that wait to be stored. Beyond it, output is shown before it is
-/// stored.
+/// Bytes of all jobs that wait to be stored, beyond which each far end waits until its own are stored.
+const MANY_WAITING: isize = 128 << 20;
+/// Maximum bytes of all jobs that wait while the store stands still. Beyond it, output is shown before it is stored.
 const MOST_WAITING: isize = 256 << 20;
 /// Output is shown before it is stored once nothing at all was stored for this time.
-const OVERDUE: Duration = Duration::from_secs(3);
+const OVERDUE: Duration = Duration::from_secs(5);
+/// How long the output of a durable job waits for room on the disk.
+const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 /// Approximate bytes written at once.
 const BATCH: usize = 64 << 10;
 /// Batches of one job after which other jobs get their turn.
@@ -135,6 +147,7 @@ impl Storing {
             to_store_again: Mutex::default(),
             changed: Mutex::default(),
             progress: Mutex::new(Instant::now()),
+            stands_still: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
             _is_here: [sync_on, watch_on],
         });
@@ -208,6 +221,7 @@ impl Storing {
             job: Arc::clone(job),
             writer: Mutex::new(writer),
             batch_to_store_again: Mutex::default(),
+            full_since: Mutex::default(),
             record: Mutex::new(record),
             is_settled: AtomicBool::new(false),
         };
@@ -332,9 +346,18 @@ impl Storing {
                     lock(&self.to_store_again).insert(id.clone());
                     return;
                 }
+                if kept.waits_for_room(error) {
+                    job.note_trouble(Some(format!("its output waits to be stored: {error}")));
+                    *lock(&kept.batch_to_store_again) = Some(batch);
+                    lock(&self.to_store_again).insert(id.clone());
+                    self.note_progress();
+                    return;
+                }
                 job.note_trouble(Some(format!("its output can't be stored: {error}")));
+            } else {
+                *lock(&kept.full_since) = None;
             }
-            *lock(&self.progress) = Instant::now();
+            self.note_progress();
             // After the append: a reader must find shown lines in the store.
             let newest = job.show(&batch, stored.is_ok());
             if let Some(newest) = newest {
@@ -353,6 +376,12 @@ impl Storing {
     fn is_kept(&self, kept: &Kept) -> bool {
         let all = lock(&self.kept);
         all.get(&kept.job.id).is_some_and(|known| Arc::ptr_eq(&known.job, &kept.job))
+    }
+
+    /// Notes that the store has written something, or failed to, and so does not stand still.
+    fn note_progress(&self) {
+        *lock(&self.progress) = Instant::now();
+        self.stands_still.store(false, Relaxed);
     }
 
     /// Calls the threads that write output again for all jobs whose output could not be stored.
@@ -390,15 +419,19 @@ impl Storing {
     /// Shows output that waits too long for a disk, or has output stored again that a shared store
     /// could not take. Does no I/O, so that a hung disk can't stop it.
     pub(crate) fn show_overdue_or_store_again(&self) {
-        if self.is_shared {
-            self.store_again();
-            return;
-        }
+        self.store_again();
         // A slow disk that makes progress is waited for.
         if lock(&self.progress).elapsed() < OVERDUE {
             return;
         }
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
+        let is_overdue = kept.iter().any(|kept| kept.job.is_overdue(OVERDUE));
+        if is_overdue && !self.stands_still.swap(true, Relaxed) {
+            kept.iter().for_each(|kept| kept.job.wake_recorder());
+        }
+        if self.is_shared {
+            return;
+        }
         for kept in kept {
             if kept.job.show_overdue(OVERDUE) {
                 kept.job.note_trouble(Some(format!("nothing could be stored for {OVERDUE:?}")));
@@ -513,6 +546,17 @@ struct Update {
 }
 
 impl Kept {
+    /// Whether the job's output waits until the disk has room: its host keeps it, and it has not waited for too long.
+    fn waits_for_room(&self, error: &std::io::Error) -> bool {
+        let is_full = matches!(
+            error.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+        );
+        let mut full_since = lock(&self.full_since);
+        let since = *full_since.get_or_insert_with(Instant::now);
+        is_full && self.job.spec.durable && since.elapsed() < ROOM_PATIENCE
+    }
+
     fn update(self: Arc<Self>) -> Update {
         // First, so that a later change marks the job as changed again.
         self.job.take_changed();
@@ -544,8 +588,18 @@ impl OutputStore for Storing {
         lock(&self.changed).insert(job.clone());
     }
 
-    fn account(&self, bytes: isize) -> bool {
-        self.waiting.fetch_add(bytes, Relaxed) + bytes > MOST_WAITING
+    fn account(&self, bytes: isize) {
+        self.waiting.fetch_add(bytes, Relaxed);
+    }
+
+    fn load(&self) -> StoreLoad {
+        let waiting = self.waiting.load(Relaxed);
+        match self.stands_still.load(Relaxed) {
+            true if waiting > MOST_WAITING => StoreLoad::IsFull,
+            true => StoreLoad::StandsStill,
+            false if waiting > MANY_WAITING => StoreLoad::Heavy,
+            false => StoreLoad::Light,
+        }
     }
 
     fn end_of_job(&self) -> EndOfJob {

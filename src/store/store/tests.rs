@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::job::{
     Archive, Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent,
-    Matching, Outcome, OutputStore, Storage, Wait,
+    Matching, Outcome, OutputStore, Storage, StoreLoad, Wait,
 };
 use crate::output::{
     Content, LineNo, Match, MemberNo, PageLine, PageQuery, ReadQuery, Render, Ring, RingLimits,
@@ -26,8 +26,10 @@ impl OutputStore for Idle {
 
     fn note_change(&self, _job: &JobId) {}
 
-    fn account(&self, _bytes: isize) -> bool {
-        false
+    fn account(&self, _bytes: isize) {}
+
+    fn load(&self) -> StoreLoad {
+        StoreLoad::Light
     }
 
     fn end_of_job(&self) -> EndOfJob {

@@ -1,15 +1,21 @@
 use bytes::Bytes;
-use tokio::time::sleep;
+use futures_util::FutureExt;
+use tokio::time::{advance, sleep};
 
 use super::*;
-use crate::job::{Caller, Change, Draft, Exit, Outcome};
+use crate::job::{Backlog, Caller, Change, Draft, Exit, Outcome};
 use crate::output::{RingLimits, Stream};
-use crate::store::Memory;
+use crate::store::{DiskFault, Memory};
 
 const LOG_LIMITS: LogLimits = LogLimits {
     bytes: 1 << 20,
     line_bytes: 1 << 16,
     interval: 1 << 16,
+};
+
+const ROOMY_LOG: LogLimits = LogLimits {
+    bytes: 1 << 30,
+    ..LOG_LIMITS
 };
 
 const NO_BOUNDS: Bounds = Bounds {
@@ -29,7 +35,13 @@ fn storing_without_threads() -> Arc<Storing> {
 
 /// A job that has printed a line and whose output is stored.
 fn stored_job(storing: &Arc<Storing>) -> Arc<Job> {
-    let spec = Draft::new("web1", "make").try_into().unwrap();
+    stored_job_of(storing, |_| {})
+}
+
+fn stored_job_of(storing: &Arc<Storing>, change: impl FnOnce(&mut Draft)) -> Arc<Job> {
+    let mut draft = Draft::new("web1", "make");
+    change(&mut draft);
+    let spec = draft.try_into().unwrap();
     let job = Arc::new(Job::new(Caller::local(), spec, RingLimits::default()));
     let record = Record::new(&job, None, String::new());
     storing.store.admit(&record).unwrap();
@@ -129,26 +141,104 @@ async fn giving_a_job_up_wakes_the_recorder_that_waits_for_the_store() {
     for _ in 0..5 {
         print(&job, "x".repeat(1 << 20) + "\n");
     }
-    let patience = Duration::from_secs(3600);
-    let began = Instant::now();
+    let waiting = async {
+        tokio::join!(job.wait_for_store(Backlog::IsKeptByHost), async {
+            storing.give_up(&job.id);
+        })
+    };
 
-    tokio::join!(job.store_caught_up(patience), async {
-        storing.give_up(&job.id);
-    });
+    let waited = timeout(Duration::from_secs(3600), waiting).await;
 
-    assert!(began.elapsed() < patience);
+    assert_eq!(waited, Ok((true, ())));
+}
+
+/// Prints this number of mebibytes, in lines of a kibibyte.
+fn print_mebibytes(job: &Job, count: usize) {
+    let mebibyte = Bytes::from(("x".repeat(1023) + "\n").repeat(1024));
+    for _ in 0..count {
+        print(job, mebibyte.clone());
+    }
+}
+
+/// Whether the far end of a job has to wait now.
+fn has_to_wait(job: &Job) -> bool {
+    job.wait_for_store(Backlog::BlocksTheCommand).now_or_never().is_none()
 }
 
 #[test]
-fn output_that_comes_faster_than_it_can_be_stored_is_shown_and_says_so() {
-    let storing = storing_without_threads();
+fn a_far_end_waits_for_a_store_that_makes_progress_and_no_line_passes_unstored() {
+    let (storing, requests) = Storing::new(Arc::new(Memory::default()), ROOMY_LOG, NO_BOUNDS);
     let job = stored_job(&storing);
-    let mebibyte = Bytes::from("x".repeat((1 << 20) - 1) + "\n");
-    for _ in 0..33 {
-        print(&job, mebibyte.clone());
+    for _ in 0..20 {
+        print_mebibytes(&job, 5);
+        assert!(has_to_wait(&job));
+        while requests.store_next_output(&storing) {}
+        assert!(!has_to_wait(&job));
     }
 
     let status = job.status();
+    assert_eq!(
+        (status.total_lines, status.unstored),
+        (1 + 100 * 1024, None)
+    );
+    assert_eq!(job.coverage().unwrap().gaps, []);
+}
+
+#[test]
+fn each_far_end_waits_for_its_own_output_while_much_of_all_jobs_waits() {
+    let (storing, requests) = Storing::new(Arc::new(Memory::default()), ROOMY_LOG, NO_BOUNDS);
+    let jobs: Vec<_> = (0..50).map(|_| stored_job(&storing)).collect();
+    let quiet = stored_job(&storing);
+    assert!(!has_to_wait(&quiet), "one line of it waits");
+    jobs.iter().for_each(|job| print_mebibytes(job, 3));
+
+    assert!(has_to_wait(&quiet));
+    while requests.store_next_output(&storing) {}
+    assert!(!has_to_wait(&quiet));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stands_still_is_waited_for_once_and_not_for_each_event() {
+    let storing = storing_without_threads();
+    let job = stored_job(&storing);
+    print_mebibytes(&job, 5);
+    assert!(has_to_wait(&job));
+    advance(OVERDUE + Duration::from_millis(1)).await;
+    storing.show_overdue_or_store_again();
+
+    let began = Instant::now();
+    for _ in 0..33 {
+        assert!(!has_to_wait(&job));
+        print_mebibytes(&job, 1);
+    }
+
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    let status = job.status();
     assert!(status.total_lines > 30, "{}", status.total_lines);
-    assert!(status.unstored.is_some_and(|why| why.contains("faster")));
+    assert!(status.unstored.is_some());
+}
+
+#[tokio::test]
+async fn output_of_a_durable_job_waits_on_a_full_disk_and_is_stored_when_there_is_room() {
+    for is_durable in [false, true] {
+        let fault = Arc::new(DiskFault::default());
+        let store = Arc::new(Memory::with_fault(Arc::clone(&fault)));
+        let (storing, requests) = Storing::new(store, LOG_LIMITS, NO_BOUNDS);
+        let job = stored_job_of(&storing, |draft| draft.durable = is_durable);
+        while requests.store_next_output(&storing) {}
+        fault.fail_next_append_after(3);
+        print(&job, "more\n");
+        while requests.store_next_output(&storing) {}
+        let waiting = job.status();
+        assert_eq!(waiting.total_lines, if is_durable { 1 } else { 2 });
+        assert!(waiting.unstored.is_some());
+        storing.show_overdue_or_store_again();
+        print(&job, "last\n");
+        while requests.store_next_output(&storing) {}
+
+        let status = job.status();
+        assert_eq!((status.total_lines, status.unstored), (3, None));
+        let gaps = job.coverage().unwrap().gaps;
+        assert_eq!(gaps.is_empty(), is_durable, "{gaps:?}");
+    }
 }
