@@ -2,6 +2,7 @@
 //! a browser.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ureq::http::Response;
@@ -158,6 +159,55 @@ async fn a_login_is_a_cookie_for_this_server_that_ends_with_the_token() {
 
     told(&sshjobs(&sshd, &["token", "revoke", "alice"]));
     assert_eq!(who(&cookie).0, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_cookie_is_no_token_and_a_copy_of_it_ends_with_the_log_out() {
+    let (sshd, server, caller, browser) = served().await;
+    let (cookie, _) = browser.log_in(&caller.token);
+    let (other, _) = browser.log_in(&caller.token);
+    let who = |cookie: &str| answer(browser.get("/login", &[("Cookie", cookie)])).0;
+    let (_, value) = cookie.split_once('=').unwrap();
+    let log_out = |headers: &[(&str, &str)]| {
+        let request = browser.agent.delete(format!("{}/login", browser.url));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
+        request.call().unwrap().status().as_u16()
+    };
+
+    assert_ne!(value, caller.token);
+    let as_token = format!("Bearer {value}");
+    let stolen = browser.get("/v1/hosts", &[("Authorization", &as_token)]);
+    assert_eq!(stolen.status(), 401);
+    // A second server of this state directory.
+    let second_server = Server::with(&sshd, &[]);
+    let second = Browser::at(&second_server.url);
+    let named = |server: &Browser| {
+        let port = server.url.rsplit(':').next().unwrap();
+        format!("sshjobs-{port}={value}")
+    };
+    assert_eq!(
+        answer(second.get("/login", &[("Cookie", &named(&second))])).0,
+        200
+    );
+
+    let page = ("Origin", server.url.as_str());
+    assert_eq!(
+        log_out(&[("Cookie", &cookie), ("Origin", "http://127.0.0.1:1")]),
+        403
+    );
+    assert_eq!(who(&cookie), 200);
+    assert_eq!(log_out(&[("Cookie", &cookie), page]), 204);
+    assert_eq!((who(&cookie), who(&other)), (401, 200));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while answer(second.get("/login", &[("Cookie", &named(&second))])).0 != 401 {
+        assert!(
+            Instant::now() < deadline,
+            "the second server still accepts it"
+        );
+    }
+    assert_eq!(caller.get("/login").status(), 200, "the token stays valid");
 }
 
 #[tokio::test(flavor = "multi_thread")]

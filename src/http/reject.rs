@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 
 use super::status::Failure;
-use crate::jobs::Role;
+use crate::jobs::{Role, SharedValueError};
 use crate::oidc::TokenRefused;
 use crate::tokens::Refused;
 use crate::wire::{Code, Error, Service};
@@ -37,12 +37,15 @@ pub(super) fn no_login() -> Error {
     Error::invalid("the body is not a login", "send {\"token\": \"…\"} as JSON")
 }
 
-/// A token that is valid, but that browsers would not keep.
-pub(super) fn unusable_token() -> Error {
-    Error::invalid(
-        "the token is too long for a cookie, or has characters that no cookie can have",
-        "use a token of `sshjobs token new`, or one of the issuer with fewer claims",
-    )
+/// The cookie of a login that has ended, or of another server.
+pub(super) fn login_ended() -> Error {
+    let hint = "log in again, from the page";
+    Error::new(Code::Unauthenticated, "the login has ended", hint)
+}
+
+pub(super) fn logins_unusable(error: SharedValueError) -> Error {
+    let hint = "look at the server's state directory, or at NATS; then try again";
+    Error::new(Code::Io, format!("the logins can't be used: {error}"), hint).retryable()
 }
 
 pub(super) fn refused(why: Refused) -> Error {

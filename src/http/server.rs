@@ -17,7 +17,9 @@ use super::options::Options;
 use super::router::{Ends, InCluster, peer_routes, router};
 use super::tls::{Certificate, TlsError};
 use crate::http::connections::{Acceptor, Listener, Places, Room};
-use crate::http::guard::{Base, Bodies, Failures, Guard, InFlight, Metrics, Names, metrics};
+use crate::http::guard::{
+    Base, Bodies, Failures, Guard, InFlight, Logins, Metrics, Names, metrics,
+};
 use crate::http::peers::{ClusterPrompters, HttpPassOn, answer_peers};
 use crate::wire::Service;
 
@@ -259,7 +261,6 @@ fn in_cluster(
 fn guard(service: Service, options: Options, tls: bool) -> Guard {
     let own = options.address.map(|address| address.ip().to_string());
     Guard {
-        service,
         names: Names::new(own, &options.names, &options.origins)
             .reached_at(options.public_url.as_deref()),
         base: Base {
@@ -268,6 +269,7 @@ fn guard(service: Service, options: Options, tls: bool) -> Guard {
             public: options.public_url,
         },
         tokens: options.tokens.map(Arc::new),
+        logins: Logins::new(service.library().shared_value("logins")),
         oidc: options.oidc,
         most: options.most,
         failures: Failures::new(),
@@ -276,5 +278,6 @@ fn guard(service: Service, options: Options, tls: bool) -> Guard {
         drains: TaskTracker::new(),
         metrics: Arc::new(Metrics::new()),
         closing: CancellationToken::new(),
+        service,
     }
 }

@@ -28,6 +28,8 @@ use crate::job::{self, Caller, Draft, JobId, Scope, StdinPlan, TemplateCall};
 use crate::nearest::nearest;
 use crate::policy::{Role, Template, Verb};
 use crate::runner::{Lookup, Runner};
+#[cfg(feature = "http")]
+use crate::store::{Store, StoreError};
 
 /// The only way to the runner and the hosts. Every verb of every caller passes it. It refuses jobs
 /// of other callers, hosts that may not be used, and verbs that the caller's role does not allow.
@@ -72,6 +74,9 @@ pub(super) struct Inside {
     pub(super) judge: Judge,
     pub(super) secrets: Arc<Secrets>,
     pub(super) notifier: Notifier,
+    /// The store of a face's own state.
+    #[cfg(feature = "http")]
+    pub(super) store: Option<Result<Arc<dyn Store>, StoreError>>,
 }
 
 impl Door {
@@ -593,6 +598,11 @@ impl Door {
     /// The judge, for explanations to operators.
     pub(super) fn notifier(&self) -> &Notifier {
         &self.inside.notifier
+    }
+
+    #[cfg(feature = "http")]
+    pub(super) fn store(&self) -> Option<Result<Arc<dyn Store>, StoreError>> {
+        self.inside.store.clone()
     }
 
     pub(super) fn judge_itself(&self) -> &Judge {

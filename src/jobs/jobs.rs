@@ -129,6 +129,8 @@ impl Jobs {
             notifier: notifier.clone(),
         };
         let shared = store.clone();
+        #[cfg(feature = "http")]
+        let own_state = store.clone();
         let secrets = Arc::new(Secrets::new(config.secrets.clone()));
         let surroundings = Surroundings {
             secrets: Arc::clone(&secrets) as _,
@@ -156,12 +158,23 @@ impl Jobs {
             config,
             last_errors: LastErrors::default(),
             forwards: Forwards::default(),
+            #[cfg(feature = "http")]
+            store: own_state,
         };
         Self {
             door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside),
             becomes: None,
             changing: Verb::Put,
         }
+    }
+
+    /// A value that all processes with the same state share, for faces of this crate.
+    #[cfg(feature = "http")]
+    pub(crate) fn shared_value<T>(&self, name: &'static str) -> SharedValue<T>
+    where
+        T: Clone + Default + PartialEq + serde::Serialize + serde::de::DeserializeOwned + 'static,
+    {
+        SharedValue::new(name, self.door.store())
     }
 
     /// The same hosts and limits for another caller. That caller sees no keys, cursors or secrets

@@ -115,6 +115,8 @@ pub use crate::ssh::{
     Answer, BadEndpoint, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource,
 };
 pub use crate::store::Filter;
+#[cfg(feature = "http")]
+pub(crate) use crate::store::{SharedValue, SharedValueError};
 
 #[doc(hidden)]
 pub use command::OneHost;

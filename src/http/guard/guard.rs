@@ -27,6 +27,7 @@ use super::challenge::{Lack, MCP, METADATA, add_challenge, metadata, path_of};
 use super::failures::Failures;
 use super::in_flight::{InFlight, Ticket};
 use super::login_cookie::{LoginCookie, is_from_own_page};
+use super::logins::Logins;
 use super::metrics::Metrics;
 use super::names::Names;
 use crate::http::api::calls::{self, BodyKind, Verb};
@@ -46,6 +47,7 @@ pub(crate) struct Guard {
     pub(crate) base: Base,
     /// `None`: every client is the operator.
     pub(crate) tokens: Option<Arc<Tokens>>,
+    pub(crate) logins: Logins,
     /// Issuers whose tokens are accepted, too.
     pub(crate) oidc: Option<Oidc>,
     /// Maximum role of any caller.
@@ -180,8 +182,7 @@ impl Guard {
         // The acceptor adds the peer to every request.
         let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
-        let token = self.token_in(parts);
-        let service = match self.service_of(token, peer).await {
+        let service = match self.service_for(parts, peer).await {
             Ok(service) => service,
             Err(error) => {
                 if error.code == Code::PolicyDenied {
@@ -296,7 +297,7 @@ impl Guard {
     /// The service for the token of a request that has not passed [`guard`].
     pub(crate) async fn identify(&self, request: &Parts) -> Result<Service, Error> {
         let peer = request.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
-        self.service_of(self.token_in(request), peer).await
+        self.service_for(request, peer).await
     }
 
     /// The service for a token in the body of a request.
@@ -340,17 +341,25 @@ impl Guard {
         LoginCookie::new(host.as_ref(), path, is_secure)
     }
 
-    /// The token of a request: in its header, or in the cookie of its page.
-    fn token_in(&self, request: &Parts) -> Option<SecretString> {
+    /// The service for the token of a request: in its header, or of the login in the cookie of its page.
+    async fn service_for(&self, request: &Parts, peer: Peer) -> Result<Service, Error> {
         if let Some(token) = bearer(&request.headers) {
-            return Some(token.into());
+            return self.service_of(Some(token.into()), peer).await;
         }
         // A proxy may ask for a password of its own, in the header Authorization.
         let is_own_origin = self.is_own_origin(request);
-        if is_from_own_page(&request.method, &request.headers, is_own_origin) {
+        let is_own_page = is_from_own_page(&request.method, &request.headers, is_own_origin);
+        let cookie = if is_own_page {
             self.login_cookie(request).value_in(&request.headers)
         } else {
             None
+        };
+        let Some(cookie) = cookie else { return self.service_of(None, peer).await };
+        let token = self.logins.token_of(&cookie).await.map_err(reject::logins_unusable)?;
+        match token {
+            Some(token) => self.service_of(Some(token), peer).await,
+            // Not a guess: the login has ended.
+            None => Err(reject::login_ended()),
         }
     }
 

@@ -7,9 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use cookie::{Cookie, SameSite};
 use secrecy::{ExposeSecret, SecretString};
 
-/// The cookie that keeps a page logged in. Its value is the caller's token, so it is valid as long as
-/// the token is, at each replica and after a restart. Scripts can't read it, and other sites can't make
-/// a browser send it.
+/// The cookie that keeps a page logged in. Its value stands for one of [`Logins`](super::Logins), and is no token. Scripts
+/// can't read it, and other sites can't make a browser send it; servers on other ports of this host get it all the same.
 pub(crate) struct LoginCookie {
     name: String,
     path: String,
@@ -24,9 +23,9 @@ pub(crate) struct LoginCookie {
 /// Time for a person to log in at an issuer.
 const ATTEMPT_TIME: Duration = Duration::from_secs(600);
 
-/// Most bytes of a token that every browser keeps in a cookie, with its name and attributes (RFC 6265,
+/// Most bytes of a value that every browser keeps in a cookie, with its name and attributes (RFC 6265,
 /// section 6.1).
-const LONGEST_TOKEN: usize = 3800;
+const LONGEST_VALUE: usize = 3800;
 
 impl LoginCookie {
     /// The cookie of a server that the browser reaches at `host`, below `path`.
@@ -48,7 +47,7 @@ impl LoginCookie {
             path,
             is_secure,
             same_site: SameSite::Strict,
-            // It ends with the browser, or with the token.
+            // It ends with the browser, or with the login.
             lifetime: None,
         }
     }
@@ -77,15 +76,15 @@ impl LoginCookie {
             .map(|cookie| cookie.value().into())
     }
 
-    /// The header that stores a token or an attempt. `None` if a cookie can't hold it.
-    pub(crate) fn set_header(&self, token: &SecretString) -> Option<HeaderValue> {
-        let token = token.expose_secret();
-        if token.len() > LONGEST_TOKEN || !token.bytes().all(may_be_in_cookie) {
+    /// The header that stores a login or an attempt. `None` if a cookie can't hold it.
+    pub(crate) fn set_header(&self, value: &SecretString) -> Option<HeaderValue> {
+        let value = value.expose_secret();
+        if value.len() > LONGEST_VALUE || !value.bytes().all(may_be_in_cookie) {
             return None;
         }
-        let mut value = HeaderValue::from_str(&self.with_value(token).to_string()).ok()?;
-        value.set_sensitive(true);
-        Some(value)
+        let mut header = HeaderValue::from_str(&self.with_value(value).to_string()).ok()?;
+        header.set_sensitive(true);
+        Some(header)
     }
 
     /// The header that deletes it.
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_comes_back_among_other_cookies() {
+    fn the_value_comes_back_among_other_cookies() {
         let token = cookie().value_in(&with_cookies("a=b; sshjobs-8443=token; sshjobs=other"));
         assert_eq!(token.unwrap().expose_secret(), "token");
 
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_would_end_the_cookie_is_refused() {
+    fn a_value_that_would_end_the_cookie_is_refused() {
         for token in [
             "a;b",
             "a b",

@@ -6,6 +6,7 @@ mod failures;
 mod guard;
 mod in_flight;
 mod login_cookie;
+mod logins;
 pub(crate) mod metrics;
 mod names;
 
@@ -15,5 +16,6 @@ pub(crate) use failures::Failures;
 pub(crate) use guard::{Base, Guard, check_names, guard};
 pub(crate) use in_flight::InFlight;
 pub(crate) use login_cookie::LoginCookie;
+pub(crate) use logins::Logins;
 pub(crate) use metrics::Metrics;
 pub(crate) use names::Names;

@@ -1,4 +1,4 @@
-//! Logs a person in on the page: a token becomes a cookie that scripts can't read.
+//! Logs a person in on the page: a token becomes a login, whose cookie scripts can't read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,21 +82,27 @@ async fn log_in_with(
         return Err(reject::wrong_origin());
     }
     let service = guard.service_with(token.clone(), request).await?;
-    let cookie = guard.login_cookie(request).set_header(&token);
-    let cookie = cookie.ok_or_else(reject::unusable_token)?;
+    let login = guard.logins.begin(&token).await.map_err(reject::logins_unusable)?;
+    let cookie = guard.login_cookie(request).set_header(&login);
     let mut response = guard.logged_in(&service);
-    response.headers_mut().insert(header::SET_COOKIE, cookie);
+    response.headers_mut().extend(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
     Ok(response)
 }
 
-/// `DELETE /login`: deletes the cookie. The token stays valid.
+/// `DELETE /login`: ends the login. The token stays valid.
 pub(crate) async fn log_out(State(guard): State<Arc<Guard>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     if !guard.is_own_or_no_page(&parts) {
         return Failure::from(reject::wrong_origin()).into_response();
     }
+    let cookie = guard.login_cookie(&parts);
+    if let Some(login) = cookie.value_in(&parts.headers)
+        && let Err(error) = guard.logins.end(&login).await
+    {
+        return Failure::from(reject::logins_unusable(error)).into_response();
+    }
     let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Some(cookie) = guard.login_cookie(&parts).removal_header() {
+    if let Some(cookie) = cookie.removal_header() {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     response

@@ -8,7 +8,6 @@ use axum::extract::{Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use secrecy::SecretString;
 use serde_json::json;
 
 use crate::http::guard::{Guard, LoginCookie};
@@ -83,11 +82,9 @@ async fn finish_with(
     let token = oidc.finish_login(attempt, answer, &redirect_uri(guard, request)?).await?;
     // The page itself: two steps up from this path.
     let to_page = (StatusCode::SEE_OTHER, [(header::LOCATION, "../")]);
-    with_cookie(to_page, cookie_of(guard, request, &token))
-}
-
-fn cookie_of(guard: &Guard, request: &Parts, token: &SecretString) -> Option<HeaderValue> {
-    guard.login_cookie(request).set_header(token)
+    let login = guard.logins.begin(&token).await;
+    let login = login.map_err(|error| LoginFailed::Issuer(format!("it can't be kept: {error}")))?;
+    with_cookie(to_page, guard.login_cookie(request).set_header(&login))
 }
 
 fn attempt_cookie(guard: &Guard, request: &Parts) -> LoginCookie {
@@ -100,7 +97,7 @@ fn with_cookie(
 ) -> Result<Response, LoginFailed> {
     let Some(cookie) = cookie else {
         return Err(LoginFailed::Issuer(
-            "its token is too long for a cookie".to_owned(),
+            "its name is too long for a cookie".to_owned(),
         ));
     };
     let mut response = response.into_response();
