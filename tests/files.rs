@@ -570,6 +570,59 @@ async fn links_on_this_side_lead_no_file_out_of_its_directory() {
 }
 
 #[tokio::test]
+async fn links_on_the_host_lead_no_copied_file_out_of_its_directory() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let (here, there, outside) = (sshd.path("here"), sshd.path("there"), sshd.path("outside"));
+    std::fs::create_dir_all(here.join("sub/deeper")).unwrap();
+    std::fs::create_dir_all(&there).unwrap();
+    for path in ["file", "sub/file", "sub/deeper/file"] {
+        std::fs::write(here.join(path), "new").unwrap();
+    }
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("kept"), "old").unwrap();
+    for preserve in [false, true] {
+        for (link, target) in [("sub", ""), ("file", "kept"), ("dangling", "new")] {
+            std::fs::remove_dir_all(there.join(link))
+                .or_else(|_| std::fs::remove_file(there.join(link)))
+                .ok();
+            symlink(outside.join(target), there.join(link)).unwrap();
+        }
+        std::fs::write(here.join("dangling"), "new").unwrap();
+        let before = std::fs::metadata(&outside).unwrap();
+        let options = TreeOptions {
+            preserve,
+            without_tar: false,
+        };
+        let progress = std::sync::Arc::new(Progress::default());
+        let path = remote(&there);
+        let place = HostPath {
+            host: HOST,
+            path: &path,
+        };
+        let put = jobs.put_tree(&here, place, options, &progress);
+        let put = timeout(PATIENCE, put).await.unwrap().unwrap();
+
+        assert!(put.failed.is_empty(), "{put:?}");
+        assert_eq!(names(&outside), ["kept"]);
+        assert_eq!(
+            std::fs::read_to_string(outside.join("kept")).unwrap(),
+            "old"
+        );
+        let after = std::fs::metadata(&outside).unwrap();
+        assert_eq!(
+            (before.mode(), before.mtime()),
+            (after.mode(), after.mtime())
+        );
+        for path in ["file", "dangling", "sub/file", "sub/deeper/file"] {
+            assert_eq!(std::fs::read_to_string(there.join(path)).unwrap(), "new");
+            assert!(!there.join(path).is_symlink(), "{path}");
+        }
+        assert!(!there.join("sub").is_symlink());
+    }
+}
+
+#[tokio::test]
 async fn a_link_in_the_place_of_a_copied_directory_is_replaced() {
     let sshd = Sshd::start().await;
     let jobs = sshd.jobs();

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(40);
 #[derive(Clone, Copy)]
 struct Expected {
     commands: Commands,
-    durable: bool,
+    durable: Durable,
     files: bool,
     /// Whether the host says which machine it is, so that another process may signal the job. In a container
     /// whose first process is hidden it can't.
@@ -44,20 +44,29 @@ enum Commands {
     TakenAway,
 }
 
+/// What becomes of a durable job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Durable {
+    Runs,
+    NotTried,
+    /// The error has these words.
+    RefusedBecause(&'static str),
+}
+
 const ALL: Expected = Expected {
     commands: Commands::Run,
-    durable: true,
+    durable: Durable::Runs,
     files: true,
     is_known: true,
 };
 const FILES_ONLY: Expected = Expected {
     commands: Commands::Refused,
-    durable: false,
+    durable: Durable::NotTried,
     ..ALL
 };
 const TAKEN_AWAY: Expected = Expected {
     commands: Commands::TakenAway,
-    durable: false,
+    durable: Durable::NotTried,
     files: false,
     ..ALL
 };
@@ -69,7 +78,7 @@ const IN_A_CONTAINER_THAT_HIDES: Expected = Expected {
 /// A host of `fixtures/hosts/`, and an account on it.
 struct Host {
     sshd: Sshd,
-    namespace: Namespace,
+    _namespace: Namespace,
     directory: tempfile::TempDir,
     uid: u32,
 }
@@ -105,7 +114,7 @@ impl Host {
         sshd.append("  User worker\n");
         Self {
             sshd,
-            namespace,
+            _namespace: namespace,
             directory,
             uid,
         }
@@ -135,6 +144,16 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    fn drop(&mut self) {
+        let file = file_of(self, &RemotePath::new(b"/tmp/file".to_vec()).unwrap());
+        let file = file.to_string();
+        // A host without files has made none.
+        std::fs::remove_file(&file).ok();
+        std::fs::remove_dir_all(format!("{file}-tree")).ok();
+    }
+}
+
 /// Runs a command to its end: its lines, and how it ended.
 async fn output(jobs: &Jobs, command: &str) -> Result<(String, Outcome), Error> {
     let output = jobs.command(HOST, command).output().await?;
@@ -152,10 +171,18 @@ async fn check(name: &str, expected: Expected) {
     let host = Host::start(name).await;
     let jobs = host.jobs();
     check_commands(&jobs, expected.commands).await;
-    if expected.durable {
-        check_durable(&jobs).await;
-        check_input(&jobs).await;
-        check_signal_and_inspect(&host, &jobs, expected.is_known).await;
+    match expected.durable {
+        Durable::Runs => {
+            check_durable(&jobs).await;
+            check_input(&jobs).await;
+            check_signal_and_inspect(&host, &jobs, expected.is_known).await;
+        }
+        Durable::RefusedBecause(words) => {
+            let start = jobs.command(HOST, "true").durable(true).spawn();
+            let error = wire::Error::from(within("start", start).await.unwrap_err());
+            assert!(error.message.contains(words), "{error:?}");
+        }
+        Durable::NotTried => {}
     }
     if expected.files {
         check_files(&host, &jobs).await;
@@ -165,7 +192,6 @@ async fn check(name: &str, expected: Expected) {
         host.processes().is_empty()
     })
     .await;
-    drop(host.namespace);
 }
 
 async fn check_commands(jobs: &Jobs, commands: Commands) {
@@ -325,6 +351,10 @@ hosts! {
     the_home_directory_is_missing: "home-missing" => ALL;
     the_home_directory_is_read_only: "home-read-only" => ALL;
     the_home_directory_runs_nothing: "home-noexec" => ALL;
+    a_link_is_in_place_of_the_spool: "var-tmp-taken" => Expected {
+        durable: Durable::RefusedBecause("is a link or belongs to another user"),
+        ..ALL
+    };
     the_account_has_no_shell: "nologin" => FILES_ONLY;
     the_server_has_files_only: "sftp-only" => FILES_ONLY;
     a_startup_file_becomes_fish: "startup-exec-fish" => TAKEN_AWAY;

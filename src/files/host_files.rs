@@ -260,6 +260,36 @@ impl HostFiles {
         }
     }
 
+    /// Makes a directory, unless there is one. A symbolic link in its place is replaced: it may be another user's, and
+    /// lead anywhere.
+    pub(super) async fn make_directory_without_link(
+        &self,
+        path: &RemotePath,
+    ) -> Result<(), FilesError> {
+        // Of two in a row, the second would be somebody's who makes links all the time.
+        if self.is_link(path).await? {
+            self.remove(path).await?;
+        }
+        self.make_directory(path).await?;
+        if self.is_link(path).await? {
+            let source = SftpError::Refused {
+                status: Status::Failure,
+                message: "a symbolic link is in its place".to_owned(),
+            };
+            return Err(FilesError::on("make the directory", path)(source));
+        }
+        Ok(())
+    }
+
+    /// Whether a path is a symbolic link.
+    pub(super) async fn is_link(&self, path: &RemotePath) -> Result<bool, FilesError> {
+        match self.lstat(path).await {
+            Ok(found) => Ok(found.kind() == FileKind::Symlink),
+            Err(error) if error.is_no_such_file() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes a file.
     pub async fn remove(&self, path: &RemotePath) -> Result<(), FilesError> {
         let removed = self.session.status(Request::Remove(path.bytes())).await;

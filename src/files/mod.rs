@@ -44,4 +44,4 @@ pub use progress::Progress;
 pub use sftp::{Attributes, Entry, FileKind, Owner, SftpError, Status, Times};
 pub use source::{LocalFile, Source};
 pub use tree::{TreeOptions, TreeReport};
-pub use upload::{Change, Expected, Put, PutOptions};
+pub use upload::{Change, Expected, LinkInPlace, Put, PutOptions};

@@ -29,6 +29,8 @@ pub struct PutOptions {
     pub times: Option<Times>,
     /// Makes missing directories.
     pub parents: bool,
+    /// What happens to a symbolic link in the file's place.
+    pub links: LinkInPlace,
     /// Keeps the replaced file beside it.
     pub backup: bool,
     /// The content that is replaced.
@@ -40,6 +42,16 @@ pub struct PutOptions {
     pub skip_verification: bool,
     /// An earlier attempt has lost its connection, perhaps after it had replaced the file.
     pub is_repeated: bool,
+}
+
+/// What happens to a symbolic link of the host in the place of a file that is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkInPlace {
+    /// The file behind it is written, and the link stays.
+    #[default]
+    Followed,
+    /// The file takes its place: it may be another user's, and lead anywhere.
+    Replaced,
 }
 
 /// The content that a write may replace.
@@ -92,8 +104,7 @@ const MOST_BACKUPS: u32 = 1000;
 const MOST_LINKS: usize = 16;
 
 impl HostFiles {
-    /// Writes a file at once: readers see the old content or the new one. A symbolic link is
-    /// followed. If the transfer breaks, the old file stays, and the same transfer continues where
+    /// Writes a file at once: readers see the old content or the new one. If the transfer breaks, the old file stays, and the same transfer continues where
     /// it broke.
     ///
     /// # Errors
@@ -108,7 +119,7 @@ impl HostFiles {
         let path = self.expand(path).await?;
         self.check_size(&path, source.size())?;
         let source = self.limited(source);
-        let target = Target::look(self, &path, options.parents).await?;
+        let target = Target::look(self, &path, options).await?;
         let writing = Writing {
             files: self,
             target: &target,
@@ -138,13 +149,23 @@ struct Target {
 }
 
 impl Target {
-    async fn look(files: &HostFiles, path: &RemotePath, parents: bool) -> Result<Self, FilesError> {
+    async fn look(
+        files: &HostFiles,
+        path: &RemotePath,
+        options: &PutOptions,
+    ) -> Result<Self, FilesError> {
         if path.is_marked_directory() {
             return Err(FilesError::IsDirectory(path.clone()));
         }
+        if options.links == LinkInPlace::Replaced && files.is_link(path).await? {
+            return Ok(Self {
+                path: path.clone(),
+                old: None,
+            });
+        }
         let Some(old) = files.find(path).await? else {
             let path = &Self::behind_links(files, path).await?;
-            if parents {
+            if options.parents {
                 files.make_directories(&path.parent()).await?;
             }
             return Ok(Self {

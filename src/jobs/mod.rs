@@ -88,7 +88,7 @@ pub use crate::approval::{Approval, ApprovalState, CantVote, Vote};
 pub use crate::audit::{StoredLine as AuditLine, visible_text};
 pub use crate::files::{
     BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
-    Got, HostFiles, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
+    Got, HostFiles, LinkInPlace, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
     Source as FileSource, TreeOptions, TreeReport, Verified,
 };
 pub use crate::forward::{

@@ -44,7 +44,7 @@ const EXEC: &str = "exec /bin/sh -c '";
 /// Several may run at once: each file is complete before it gets its name.
 ///
 /// The directory is `$XDG_STATE_HOME/sshjobs/spool` or, if the home can't be written, a directory
-/// of the user in /var/tmp.
+/// of the user in /var/tmp, where others may have made it: never through a link.
 pub fn install() -> String {
     let name = name();
     let script = SCRIPT.len();
@@ -55,6 +55,8 @@ pub fn install() -> String {
         "umask 077; {{ read -r H </proc/sys/kernel/hostname; }} 2>/dev/null || H=$(uname -n); \
          grep -qs ^KillUserProcesses=yes /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf && {{ echo {RESULT}logout; exit; }}; \
          for d in \"${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs\" \"/var/tmp/sshjobs-$(id -u)\"; do \
+         case $d in /var/tmp/*) if [ -h \"$d\" ] || {{ [ -e \"$d\" ] && {{ [ -O \"$d\" ] && false || true; }}; }}; then \
+         why=\"$d is a link or belongs to another user\"; continue; fi ;; esac; \
          why=$(mkdir -p \"$d/spool/$H/f\" 2>&1) && [ -O \"$d\" ] && [ -d \"$d/spool\" ] && why=$(touch \"$d/spool/$H/try\" 2>&1) || continue; \
          f=\"$d/spool/{name}\"; [ -f \"$f\" ] || {{ echo {RESULT}send; \
          dd bs=1 count={script} of=\"$f.$$\" 2>/dev/null && dd bs=1 count={follower} of=\"$f.pl.$$\" 2>/dev/null; \
@@ -74,7 +76,7 @@ fn verb(words: &str) -> String {
     // The shell sources the script, which saves the host a process.
     exec(&format!(
         "d=${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs; f=$d/spool/{name}; \
-         [ -f \"$f\" ] || {{ d=/var/tmp/sshjobs-$(id -u); f=$d/spool/{name}; }}; \
+         [ -f \"$f\" ] || {{ d=/var/tmp/sshjobs-$(id -u); f=$d/spool/{name}; [ -h \"$d\" ] && {{ echo {RESULT}missing; exit 1; }} || :; }}; \
          [ -f \"$f\" ] && [ -O \"$d\" ] && [ -O \"$d/spool\" ] && [ -O \"$f\" ] || {{ echo {RESULT}missing; exit 1; }}; \
          set -- \"$d\" {words}; sj_F=$f; . \"$f\""
     ))

@@ -16,7 +16,7 @@ use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::Progress;
 use crate::files::sftp::{Attributes, FileKind, Request, SftpError, Status, Times};
-use crate::files::upload::{Change, PutOptions};
+use crate::files::upload::{Change, LinkInPlace, PutOptions};
 use crate::files::{Digest, FilesError, Hasher, LocalFile, RemotePath, Source};
 use crate::job::inert_bytes;
 
@@ -290,20 +290,30 @@ impl PutTree<'_> {
     async fn file_by_file(&self) -> Result<TreeReport, FilesError> {
         let mut report = self.new_report();
         self.files.make_directories(self.target).await?;
+        // Nothing is written below a directory that could not be made: a link in its place may lead anywhere.
+        let mut blocked: Vec<&Path> = Vec::new();
+        let is_below = |entry: &LocalEntry, blocked: &[&Path]| {
+            blocked.iter().any(|directory| entry.below.starts_with(directory))
+        };
         // Parents come first, so one after the other.
         for entry in self.of_kind(LocalKind::Directory) {
+            if is_below(entry, &blocked) {
+                continue;
+            }
             let path = self.path_of(entry);
-            if let Err(error) = self.files.make_directory(&path).await {
+            if let Err(error) = self.files.make_directory_without_link(&path).await {
                 report.failed.push((path.to_string(), error));
+                blocked.push(&entry.below);
             }
         }
-        for entry in self.of_kind(LocalKind::Symlink) {
+        for entry in self.of_kind(LocalKind::Symlink).filter(|entry| !is_below(entry, &blocked)) {
             if let Err(error) = self.put_link(entry).await {
                 report.failed.push((self.path_of(entry).to_string(), error));
             }
         }
         let puts: Vec<_> = self
             .of_kind(LocalKind::File)
+            .filter(|entry| !is_below(entry, &blocked))
             .map(|entry| async move { (entry, self.put_file(entry).await) }.boxed())
             .collect();
         let mut puts = stream::iter(puts).buffer_unordered(AT_A_TIME);
@@ -330,7 +340,7 @@ impl PutTree<'_> {
         }
         self.verify(&written, &mut report).await;
         if self.options.preserve {
-            self.keep_directories(&mut report).await;
+            self.keep_directories(&blocked, &mut report).await;
         }
         Ok(report)
     }
@@ -357,8 +367,11 @@ impl PutTree<'_> {
 
     /// Sets permissions and times of directories, the deepest first, because writing into one
     /// changes its time.
-    async fn keep_directories(&self, report: &mut TreeReport) {
-        let directories: Vec<&LocalEntry> = self.of_kind(LocalKind::Directory).collect();
+    async fn keep_directories(&self, blocked: &[&Path], report: &mut TreeReport) {
+        let is_made =
+            |entry: &&LocalEntry| !blocked.iter().any(|path| entry.below.starts_with(path));
+        let directories: Vec<&LocalEntry> =
+            self.of_kind(LocalKind::Directory).filter(is_made).collect();
         for entry in directories.into_iter().rev() {
             let path = self.path_of(entry);
             let local = self.local.join(&entry.below);
@@ -395,6 +408,7 @@ impl PutTree<'_> {
             } else {
                 None
             },
+            links: LinkInPlace::Replaced,
             skip_comparison: entry.size < COMPARED_FROM,
             // All files together, at the end.
             skip_verification: true,
