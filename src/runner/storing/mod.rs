@@ -20,6 +20,7 @@
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod requests;
+mod retention_clock;
 mod storing;
 mod threads;
 

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -16,11 +16,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::requests::{Requests, Task};
+use super::retention_clock::{Reading, is_clock_trusted};
 use crate::blocking::run_blocking;
 use crate::job::{
     Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, StoreLoad, wall_now,
 };
-use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
+use crate::store::{
+    Bounds, LogLimits, LogWriter, Record, SharedText, Store, StoreError, StoredLog,
+};
 use crate::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use crate::sync::mpsc::{Sender, channel};
 use crate::sync::{Mutex, lock};
@@ -53,6 +56,8 @@ pub(crate) struct Storing {
     /// Jobs whose output the store has refused, because another machine has taken them over.
     taken_over: mpsc::Sender<JobId>,
     taken_over_receiver: Mutex<Option<mpsc::Receiver<JobId>>>,
+    /// State of the clock by which old jobs are deleted, opened at the first sweep.
+    retention_clock: OnceLock<Box<dyn SharedText>>,
     /// Closed when this value is dropped.
     _is_here: [Sender<()>; 2],
 }
@@ -137,6 +142,7 @@ impl Storing {
             is_shared: store.peers().is_some(),
             taken_over,
             taken_over_receiver: Mutex::new(Some(receiver)),
+            retention_clock: OnceLock::new(),
             store,
             limits,
             bounds,
@@ -439,9 +445,31 @@ impl Storing {
         }
     }
 
-    /// Deletes stored jobs that exceed a limit.
+    /// Deletes stored jobs that exceed a limit. None is old while the clock is in doubt.
     pub(super) fn sweep(&self) {
-        warn(self.store.sweep(&self.bounds, wall_now()));
+        let trusted =
+            self.retention_clock().and_then(|text| is_clock_trusted(text, &Reading::now()));
+        let is_trusted = trusted.unwrap_or_else(|error| {
+            tracing::warn!(%error, "old jobs are not deleted: the time of the last sweep is unknown");
+            false
+        });
+        let bounds = if is_trusted {
+            self.bounds
+        } else {
+            Bounds {
+                age: u64::MAX,
+                ..self.bounds
+            }
+        };
+        warn(self.store.sweep(&bounds, wall_now()));
+    }
+
+    fn retention_clock(&self) -> Result<&dyn SharedText, StoreError> {
+        if let Some(text) = self.retention_clock.get() {
+            return Ok(&**text);
+        }
+        let opened = self.store.shared_text("retention_clock")?;
+        Ok(&**self.retention_clock.get_or_init(|| opened))
     }
 
     /// Closes the files of all jobs if there are too many. Each is opened again when it is written to.
