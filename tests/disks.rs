@@ -353,6 +353,42 @@ async fn readiness_tells_that_the_audit_log_can_not_be_written() {
     assert_eq!((run("after"), readiness().as_str()), (200, "ready\n"));
 }
 
+#[tokio::test]
+async fn readiness_and_metrics_tell_that_nothing_can_be_stored_and_that_it_can_again() {
+    let sshd = Sshd::start().await;
+    let disk = Disk::mount(sshd.path("state"), "size=4m,mode=700");
+    let server = Server::start(&sshd);
+    let ready = || {
+        let request = ureq::get(format!("{}/readyz", server.url));
+        request
+            .config()
+            .http_status_as_error(false)
+            .build()
+            .call()
+            .unwrap()
+            .status()
+            .as_u16()
+    };
+    let has = |line: &str| {
+        let mut reply = ureq::get(&server.metrics).call().unwrap();
+        let text = reply.body_mut().read_to_string().unwrap();
+        text.lines().any(|found| found == line)
+    };
+    eventually("the server is ready", async || ready() == 200).await;
+    assert!(has("sshjobs_store_usable 1"));
+
+    let ballast = disk.fill();
+    eventually("it is not ready on a full disk", async || ready() == 503).await;
+    assert!(has("sshjobs_store_usable 0"));
+    std::fs::remove_file(ballast).unwrap();
+    eventually("it is ready when there is room", async || ready() == 200).await;
+    assert!(has("sshjobs_store_usable 1"));
+
+    let records = sshd.path("state/sshjobs/jobs.db");
+    std::fs::rename(&records, records.with_extension("moved")).unwrap();
+    eventually("it is not ready without its records", async || ready() == 503).await;
+}
+
 /// A policy that allows everything and records it in this directory.
 fn recording_policy(log: &Path, on_failure: &str) -> String {
     format!(

@@ -45,7 +45,7 @@ fn the_operations_page_says_what_to_do_about_each_alert() {
     let mut count = 0;
     for found in alert.captures_iter(ALERTS) {
         assert!(
-            page.contains(&format!("| `{}` |", &found[1])),
+            page.contains(&format!("\n### {}\n", &found[1])),
             "{}",
             &found[1]
         );

@@ -193,7 +193,7 @@ struct Readiness {
 }
 
 /// `GET /readyz`: 503 once the server shuts down and accepts no more work, and while a replica can't
-/// renew its lease, so that it starts no durable job.
+/// renew its lease, or nothing can be stored, so that it starts no durable job.
 ///
 /// A policy file with a mistake is reported, and the server stays ready: the last good policy is in
 /// force, and all replicas may have read the same file. So is an audit log that can't be written: only
@@ -216,11 +216,14 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
             "NATS can't be reached\n".to_owned(),
         );
     }
+    let health = jobs.health().await;
+    if health.store_trouble.is_some() {
+        // Without the reason, which names files: the caller may be anybody.
+        let answer = "nothing can be stored; the server's log says why\n";
+        return (StatusCode::SERVICE_UNAVAILABLE, answer.to_owned());
+    }
     let mut answer = "ready\n".to_owned();
-    let Some(state) = jobs.policy_state().await else {
-        return (StatusCode::OK, answer);
-    };
-    if let Some(trouble) = state.trouble {
+    if let Some(trouble) = health.policy_trouble {
         // Without the text of the file: the caller may be anybody.
         tracing::debug!(trouble, "asked for readiness");
         answer.push_str(
@@ -228,7 +231,7 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
              `sshjobs policy check` shows the mistake\n",
         );
     }
-    if state.is_log_failing {
+    if health.is_audit_failing {
         answer.push_str("error: the audit log can't be written\n");
     }
     (StatusCode::OK, answer)

@@ -183,6 +183,7 @@ impl Server {
                 in_flight: Arc::clone(&guard.in_flight),
                 rooms,
                 names: guard.names.clone(),
+                certificate: certificate.clone(),
             };
             tasks.spawn(acceptor(metrics::routes(shown), None, room).run(listener));
         }

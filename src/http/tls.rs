@@ -13,6 +13,8 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 
+use x509_cert::der::Decode;
+
 use super::options::TlsFiles;
 use crate::lock::lock;
 
@@ -65,6 +67,14 @@ impl Certificate {
         let mut config = versions.with_no_client_auth().with_cert_resolver(resolver);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
+    }
+
+    /// End of the certificate's validity, in seconds since the Unix epoch. `None` if it can't be read.
+    pub(super) fn ends_at(&self) -> Option<i64> {
+        let current = Arc::clone(&lock(&self.current));
+        let certificate = x509_cert::Certificate::from_der(current.cert.first()?).ok()?;
+        let end = certificate.tbs_certificate().validity().not_after.to_unix_duration();
+        i64::try_from(end.as_secs()).ok()
     }
 
     /// When the two files were changed last. Waits for a disk that does not answer.

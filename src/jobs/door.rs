@@ -600,6 +600,11 @@ impl Door {
         &self.inside.notifier
     }
 
+    /// The state of all callers, for questions of the operator.
+    pub(super) fn everything(&self) -> &Inside {
+        &self.inside
+    }
+
     #[cfg(feature = "http")]
     pub(super) fn store(&self) -> Option<Result<Arc<dyn Store>, StoreError>> {
         self.inside.store.clone()

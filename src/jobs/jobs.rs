@@ -10,6 +10,7 @@ use super::config::Config;
 use super::door::{Door, Inside};
 use super::error::Error;
 use super::fleet::FleetSpec;
+use super::health::Health;
 use super::job::Job;
 use super::judge::{Ballot, CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
@@ -513,6 +514,12 @@ impl Jobs {
     #[doc(hidden)]
     pub fn peers(&self) -> Option<Arc<dyn Peers>> {
         self.door.runner().peers()
+    }
+
+    /// What an operator should know: of the store, the policy, approvals, notifications and hosts.
+    #[doc(hidden)]
+    pub async fn health(&self) -> Health {
+        self.door.health().await
     }
 
     /// Activity of this process, in numbers, for all callers.

@@ -18,6 +18,11 @@ impl LastErrors {
         lock(&self.0).get(host).cloned()
     }
 
+    /// Number of hosts whose last connection has failed.
+    pub(super) fn count(&self) -> usize {
+        lock(&self.0).len()
+    }
+
     pub(super) fn note(&self, host: &HostRef, error: Option<&Error>) {
         let mut errors = lock(&self.0);
         match error {

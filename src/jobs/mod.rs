@@ -45,6 +45,7 @@ mod excluded;
 mod files;
 mod fleet;
 mod forwards;
+mod health;
 mod hosts;
 mod job;
 mod jobs;
@@ -132,6 +133,8 @@ pub use rights::{HostPatterns, Rights};
 pub use secrets::SecretConfig;
 
 #[doc(hidden)]
+pub use self::health::Health;
+#[doc(hidden)]
 pub use crate::files::{
     Attributes, Hasher, Owner, SftpError, Status as FileStatus, Times, apply, shown, unified_diff,
 };
@@ -156,7 +159,6 @@ pub use crate::policy::{
     Case as PolicyCase, Claims, Consent as PolicyConsent, Expected as PolicyDecision,
     Identity as PolicyCaller, Role, Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
 };
-#[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
 #[doc(hidden)]
 pub use crate::ssh::{

@@ -123,6 +123,14 @@ impl Records {
             .map_err(|_| StoreError::Records("the shared secret is damaged".to_owned()))
     }
 
+    /// Tries whether records can be read and changed.
+    pub(super) fn probe(&mut self) -> Result<(), StoreError> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.query_row("SELECT count(*) FROM jobs WHERE id = ''", [], |_| Ok(()))?;
+        Ok(transaction.rollback()?)
+    }
+
     pub(super) fn admit(&mut self, record: &Record) -> Result<Option<Record>, StoreError> {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

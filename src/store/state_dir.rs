@@ -1,7 +1,7 @@
 //! The state directory: database, output and owners, private to one user.
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -144,12 +144,32 @@ fn check(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes that a probe writes: more than the rest of a file's last block, which a full disk may still take.
+const PROBE_BYTES: usize = 64 << 10;
+
 impl Store for StateDir {
     fn check(&self) -> Result<(), StoreError> {
         if Identities::of(&self.path).is_ok_and(|now| now == self.identities) {
             return Ok(());
         }
         Err(StoreError::Replaced(self.path.display().to_string()))
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        self.check()?;
+        let write = || {
+            // Without a name, so that a process that is killed leaves none.
+            let mut file = tempfile::tempfile_in(&self.path)?;
+            file.write_all(&[b'x'; PROBE_BYTES])?;
+            file.sync_data()
+        };
+        write().map_err(|error| self.io(error))?;
+        lock(&self.records).probe()
+    }
+
+    fn free_bytes(&self) -> Option<u64> {
+        let found = rustix::fs::statvfs(&self.path).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {

@@ -21,6 +21,14 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Replaced`].
     fn check(&self) -> Result<(), StoreError>;
 
+    /// Tries whether output and records can be written. Blocking.
+    ///
+    /// # Errors
+    /// Why not.
+    fn probe(&self) -> Result<(), StoreError> {
+        self.check()
+    }
+
     /// Updates records of this process's jobs. Records that another process has claimed, or that
     /// were removed, stay unchanged.
     fn put(&self, records: &[Record]) -> Result<(), StoreError>;
@@ -80,6 +88,11 @@ pub trait Store: Send + Sync + 'static {
     /// another machine takes the host over, and a name that distinguishes it from those of other
     /// hosts and clusters. `None` if no other machine shares the store.
     fn fence(&self, _host: &str) -> Option<(String, u64)> {
+        None
+    }
+
+    /// Bytes that are free on its disk. `None` if that is not known. Blocking, for a moment.
+    fn free_bytes(&self) -> Option<u64> {
         None
     }
 

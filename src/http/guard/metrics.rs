@@ -15,6 +15,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
@@ -23,7 +24,8 @@ use super::names::Names;
 use crate::http::connections::Room;
 use crate::http::reject;
 use crate::http::status::Failure;
-use crate::jobs::Stats;
+use crate::http::tls::Certificate;
+use crate::jobs::{Health, Stats};
 use crate::wire::Service;
 
 /// Metrics for operators, in OpenMetrics format as read by Prometheus.
@@ -58,6 +60,16 @@ struct Gauges {
     output: Counter,
     started: Counter,
     queued: Gauge,
+    ended_badly: Family<InState, Counter>,
+    store_usable: Gauge,
+    store_errors: Counter,
+    store_free: Gauge,
+    policy_usable: Gauge,
+    audit_usable: Gauge,
+    approvals_waiting: Gauge,
+    notifications_given_up: Gauge,
+    hosts_failing: Gauge,
+    certificate_end: Gauge,
     ssh_connections: Gauge,
     ssh_channels: Gauge,
     http_connections: Gauge,
@@ -142,6 +154,7 @@ impl Metrics {
             "Calls that are being answered, waits included",
             gauges.calls.clone(),
         );
+        register_health(&mut registry, gauges);
         register_cluster(&mut registry, gauges);
         Self { registry, ..metric }
     }
@@ -150,8 +163,9 @@ impl Metrics {
         self.refused_logins.inc();
     }
 
-    fn text(&self, stats: Stats, rooms: &[Room], in_flight: &InFlight) -> String {
+    fn text(&self, stats: Stats, health: &Health, rooms: &[Room], in_flight: &InFlight) -> String {
         let gauges = &self.gauges;
+        gauges.set_health(stats, health);
         set(
             &gauges.jobs.get_or_create(&InState { state: "running" }),
             stats.running,
@@ -179,6 +193,92 @@ impl Metrics {
         encode(&mut text, &self.registry).expect("a string takes all");
         text
     }
+}
+
+impl Gauges {
+    fn set_health(&self, stats: Stats, health: &Health) {
+        let ends = &self.ended_badly;
+        raise(&ends.get_or_create(&InState { state: "lost" }), stats.lost);
+        raise(
+            &ends.get_or_create(&InState { state: "refused" }),
+            stats.refused,
+        );
+        raise(&self.store_errors, stats.store_errors);
+        set(
+            &self.store_usable,
+            usize::from(health.store_trouble.is_none()),
+        );
+        let free = stats
+            .store_free_bytes
+            .map_or(-1, |free| i64::try_from(free).unwrap_or(i64::MAX));
+        self.store_free.set(free);
+        set(
+            &self.policy_usable,
+            usize::from(health.policy_trouble.is_none()),
+        );
+        set(&self.audit_usable, usize::from(!health.is_audit_failing));
+        set(&self.approvals_waiting, health.approvals_waiting);
+        set(&self.notifications_given_up, health.notifications_given_up);
+        set(&self.hosts_failing, health.hosts_failing);
+    }
+}
+
+/// The program, and what it depends on: 1 if it can be used, else 0.
+fn register_health(registry: &mut Registry, gauges: &Gauges) {
+    let program = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register("build", "The program", program);
+    registry.register(
+        "jobs_ended_badly",
+        "Jobs that were lost, and jobs that were refused or did not start",
+        gauges.ended_badly.clone(),
+    );
+    registry.register(
+        "store_usable",
+        "Whether output and records can be stored",
+        gauges.store_usable.clone(),
+    );
+    registry.register(
+        "store_errors",
+        "Writes to the store that have failed",
+        gauges.store_errors.clone(),
+    );
+    registry.register_with_unit(
+        "store_free",
+        "Free space on the disk of the state directory; -1 if unknown",
+        Unit::Bytes,
+        gauges.store_free.clone(),
+    );
+    registry.register(
+        "policy_usable",
+        "Whether the policy file that is there now is in force; 1 without a policy",
+        gauges.policy_usable.clone(),
+    );
+    registry.register(
+        "audit_usable",
+        "Whether the audit log can be written; 1 without one",
+        gauges.audit_usable.clone(),
+    );
+    registry.register(
+        "approvals_waiting",
+        "Calls that wait for an approver",
+        gauges.approvals_waiting.clone(),
+    );
+    registry.register(
+        "notifications_given_up",
+        "Notifications of the last days that could not be delivered",
+        gauges.notifications_given_up.clone(),
+    );
+    registry.register(
+        "hosts_failing",
+        "Hosts whose last connection has failed",
+        gauges.hosts_failing.clone(),
+    );
+    registry.register_with_unit(
+        "certificate_end",
+        "End of the certificate's validity, since the Unix epoch; 0 without TLS",
+        Unit::Seconds,
+        gauges.certificate_end.clone(),
+    );
 }
 
 /// 0 without a cluster.
@@ -231,6 +331,7 @@ pub(crate) struct Shown {
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) rooms: Vec<Room>,
     pub(crate) names: Names,
+    pub(crate) certificate: Option<Arc<Certificate>>,
 }
 
 /// `GET /metrics`, on an address of its own.
@@ -238,17 +339,21 @@ pub(crate) fn routes(shown: Shown) -> Router {
     let shown = Arc::new(shown);
     Router::new().route(
         "/metrics",
-        get(async move |uri: Uri, headers: HeaderMap| shown.answer(&uri, &headers)),
+        get(async move |uri: Uri, headers: HeaderMap| shown.answer(&uri, &headers).await),
     )
 }
 
 impl Shown {
-    fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
+    async fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
         // Prometheus calls by any address of this machine, and DNS rebinding only works by name.
         if !self.names.is_plain_address(uri, headers) && self.names.host(uri, headers).is_none() {
             return Failure::from(reject::wrong_host()).into_response();
         }
-        let text = self.metrics.text(self.service.library().stats(), &self.rooms, &self.in_flight);
+        let jobs = self.service.library();
+        let health = jobs.health().await;
+        let end = self.certificate.as_ref().and_then(|certificate| certificate.ends_at());
+        self.metrics.gauges.certificate_end.set(end.unwrap_or(0));
+        let text = self.metrics.text(jobs.stats(), &health, &self.rooms, &self.in_flight);
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         ([(header::CONTENT_TYPE, kind)], text).into_response()
     }

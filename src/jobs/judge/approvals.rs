@@ -10,7 +10,7 @@ use sha2::Sha256;
 
 use super::call::{Call, Content, Starting};
 use crate::approval::{
-    Approval, ApprovalList, Ask, CantVote, ExactCall, Found, TooManyApprovals, Vote,
+    Approval, ApprovalList, ApprovalState, Ask, CantVote, ExactCall, Found, TooManyApprovals, Vote,
 };
 use crate::audit::visible_text;
 use crate::job::{JobId, StdinPlan};
@@ -68,6 +68,14 @@ impl Approvals {
             list: SharedValue::new("approvals", store),
             secret,
         }
+    }
+
+    /// Number of approvals that wait for a vote. 0 if they can't be read.
+    pub(super) async fn waiting(&self) -> usize {
+        let Ok(list) = self.list.read().await else { return 0 };
+        let now = unix_ms();
+        let is_pending = |approval: &&Approval| approval.state(now) == ApprovalState::Pending;
+        list.approvals().iter().filter(is_pending).count()
     }
 
     /// All approvals.

@@ -77,6 +77,11 @@ impl Judge {
         }
     }
 
+    /// Number of approvals that wait for a vote.
+    pub(in crate::jobs) async fn approvals_waiting(&self) -> usize {
+        self.approvals.waiting().await
+    }
+
     /// State of the policy. `None` without one.
     pub(in crate::jobs) async fn state(&self) -> Option<PolicyState> {
         let policy = self.policy.as_ref()?;

@@ -93,6 +93,14 @@ impl Notifier {
         }
     }
 
+    /// Number of deliveries in the outbox that were given up. 0 if it can't be read.
+    pub(in crate::jobs) async fn given_up(&self) -> usize {
+        let Ok(outbox) = self.outbox.read().await else { return 0 };
+        let is_given_up =
+            |delivery: &&Delivery| matches!(delivery.state, DeliveryState::GivenUp(_));
+        outbox.deliveries().iter().filter(is_given_up).count()
+    }
+
     /// Makes this process send deliveries: in [`run`](Self::run), and its own ones at its end.
     pub fn send_with(&self, carrier: Arc<dyn Carrier>) {
         // It is set once, when the program starts.

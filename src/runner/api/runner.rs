@@ -118,6 +118,7 @@ impl Runner {
             queue_rules,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
+            ends: Default::default(),
             became_heavy,
             fleets,
             queued,

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::runner::Runner;
 use crate::hosts::Usage;
@@ -18,6 +19,16 @@ pub struct Stats {
     pub output_bytes: u64,
     /// Bytes of output that are not stored yet.
     pub store_queue_bytes: usize,
+    /// Writes to the store that have failed.
+    pub store_errors: u64,
+    /// Bytes that are free on the store's disk, if known.
+    pub store_free_bytes: Option<u64>,
+    /// Whether nothing can be stored now.
+    pub is_store_unusable: bool,
+    /// Jobs that were lost.
+    pub lost: u64,
+    /// Jobs that did not start.
+    pub refused: u64,
     /// Live connections to hosts.
     pub connections: usize,
     /// Channels in use on them.
@@ -36,6 +47,12 @@ impl Runner {
         changed.map_or(u64::MAX, |counts| changes_in(scope, &counts))
     }
 
+    /// Why the output of jobs can't be stored now, in words. `None` if it can, or if none is to be stored.
+    pub fn store_trouble(&self) -> Option<String> {
+        let unstored = self.shared.unstored.as_ref().map(ToString::to_string);
+        unstored.or_else(|| self.shared.storing.as_ref()?.trouble())
+    }
+
     /// Current activity of this process.
     pub fn stats(&self) -> Stats {
         let (running, finished, started) = self.shared.registry().counts();
@@ -52,6 +69,11 @@ impl Runner {
             started,
             output_bytes,
             store_queue_bytes,
+            store_errors: self.shared.storing.as_ref().map_or(0, |storing| storing.errors()),
+            store_free_bytes: self.shared.storing.as_ref().and_then(|storing| storing.free_bytes()),
+            is_store_unusable: self.store_trouble().is_some(),
+            lost: self.shared.ends.lost.load(Relaxed),
+            refused: self.shared.ends.refused.load(Relaxed),
             connections,
             channels_in_use,
             cluster: self.peers().map(|peers| peers.own_status()),

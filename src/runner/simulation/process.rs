@@ -94,6 +94,7 @@ impl Process {
             queues,
             queue_rules: BTreeMap::new(),
             stopping: CancellationToken::new(),
+            ends: Default::default(),
             growth: Arc::default(),
             became_heavy: mpsc::channel(1).0,
             fleets: mpsc::channel(1).0,

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use tokio::sync::{mpsc, watch};
 
 use crate::hosts::{HostRef, Traffic};
+use crate::job::Outcome;
 
 /// Counts the output of a job's far end.
 pub(crate) struct Meter {
@@ -24,6 +25,25 @@ pub(crate) struct Growth {
     total: AtomicU64,
     /// Changes when `total` has grown by more than the allowed amount.
     much: watch::Sender<()>,
+}
+
+/// Ends of this process's jobs that an operator wants to know of.
+#[derive(Debug, Default)]
+pub(crate) struct EndCounts {
+    pub(crate) lost: AtomicU64,
+    /// Including those that were not started.
+    pub(crate) refused: AtomicU64,
+}
+
+impl EndCounts {
+    pub(crate) fn count(&self, outcome: &Outcome) {
+        let count = match outcome {
+            Outcome::Lost(..) => &self.lost,
+            Outcome::Refused | Outcome::NotStarted(_) => &self.refused,
+            Outcome::Ended(_) | Outcome::Closed | Outcome::TimedOut(_) => return,
+        };
+        count.fetch_add(1, Relaxed);
+    }
 }
 
 impl Meter {

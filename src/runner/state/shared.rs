@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::followers::Followers;
 use super::foreign_jobs::ForeignJobs;
 use super::limits::Limits;
-use super::meter::Growth;
+use super::meter::{EndCounts, Growth};
 use super::queues::{QueueRule, Queues};
 use super::registry::Registry;
 use super::screens::Screens;
@@ -52,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) queue_rules: BTreeMap<String, QueueRule>,
     pub(crate) stopping: CancellationToken,
     pub(crate) growth: Arc<Growth>,
+    pub(crate) ends: EndCounts,
     pub(crate) became_heavy: mpsc::Sender<HostRef>,
     /// Queue of fleets to start or resume.
     pub(crate) fleets: mpsc::Sender<FleetToRun>,
@@ -96,6 +97,7 @@ impl Shared {
     /// Notes that a job has ended, and takes it out of its queue.
     pub(crate) fn finish(self: &Arc<Self>, job: &Job, outcome: &Outcome) {
         self.registry().finish(&job.id);
+        self.ends.count(outcome);
         self.observer.note_end(job, outcome);
         self.leave_queue_later(job);
     }

@@ -17,6 +17,7 @@
 //!
 //! Lock order: a job's writer, then its queue, then its log. Debug builds check it (`lock.rs`).
 
+mod health;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod requests;

@@ -15,6 +15,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
+use super::health::Health;
 use super::requests::{Requests, Task};
 use super::retention_clock::{Reading, is_clock_trusted};
 use crate::blocking::run_blocking;
@@ -56,6 +57,7 @@ pub(crate) struct Storing {
     /// Jobs whose output the store has refused, because another machine has taken them over.
     taken_over: mpsc::Sender<JobId>,
     taken_over_receiver: Mutex<Option<mpsc::Receiver<JobId>>>,
+    health: Health,
     /// State of the clock by which old jobs are deleted, opened at the first sweep.
     retention_clock: OnceLock<Box<dyn SharedText>>,
     /// Closed when this value is dropped.
@@ -142,6 +144,7 @@ impl Storing {
             is_shared: store.peers().is_some(),
             taken_over,
             taken_over_receiver: Mutex::new(Some(receiver)),
+            health: Health::new(),
             retention_clock: OnceLock::new(),
             store,
             limits,
@@ -335,6 +338,7 @@ impl Storing {
             };
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
+                self.health.count_error();
                 if self.is_shared && !self.is_kept(&kept) {
                     return;
                 }
@@ -445,6 +449,28 @@ impl Storing {
         }
     }
 
+    /// Why nothing can be stored now, in words.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.health.trouble()
+    }
+
+    /// Bytes that are free on the store's disk, if known.
+    pub(crate) fn free_bytes(&self) -> Option<u64> {
+        self.health.free_bytes()
+    }
+
+    /// Number of writes that have failed.
+    pub(crate) fn errors(&self) -> u64 {
+        self.health.errors()
+    }
+
+    /// Tries the store from time to time. Blocking.
+    pub(super) fn probe_if_due(&self) {
+        if self.health.is_probe_due() {
+            self.health.probe(&*self.store);
+        }
+    }
+
     /// Deletes stored jobs that exceed a limit. None is old while the clock is in doubt.
     pub(super) fn sweep(&self) {
         let trusted =
@@ -512,6 +538,7 @@ impl Storing {
         if !records.is_empty()
             && let Err(error) = self.store.put(&records)
         {
+            self.health.count_error();
             // The next round tries again.
             lock(&self.changed).extend(updates.into_iter().map(|update| update.record.id));
             return Err(error);

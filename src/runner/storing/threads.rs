@@ -91,6 +91,7 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
         storing.sync_all();
+        storing.probe_if_due();
     }
 }
 

@@ -1,0 +1,35 @@
+//! What an operator should know, for readiness, metrics and alerts.
+
+use super::door::Door;
+
+/// State of what the process depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why nothing can be stored, in words.
+    pub store_trouble: Option<String>,
+    /// Why the policy file that is there now is not in force, in words.
+    pub policy_trouble: Option<String>,
+    /// Whether the audit log that the policy names can't be written.
+    pub is_audit_failing: bool,
+    /// Approvals that wait for a vote.
+    pub approvals_waiting: usize,
+    /// Notifications that were given up lately.
+    pub notifications_given_up: usize,
+    /// Hosts whose last connection has failed.
+    pub hosts_failing: usize,
+}
+
+impl Door {
+    pub(super) async fn health(&self) -> Health {
+        let policy = self.judge_state().await;
+        let inside = self.everything();
+        Health {
+            store_trouble: inside.runner.store_trouble(),
+            is_audit_failing: policy.as_ref().is_some_and(|state| state.is_log_failing),
+            policy_trouble: policy.and_then(|state| state.trouble),
+            approvals_waiting: inside.judge.approvals_waiting().await,
+            notifications_given_up: inside.notifier.given_up().await,
+            hosts_failing: inside.last_errors.count(),
+        }
+    }
+}
