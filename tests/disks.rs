@@ -386,7 +386,10 @@ async fn readiness_and_metrics_tell_that_nothing_can_be_stored_and_that_it_can_a
 
     let records = sshd.path("state/sshjobs/jobs.db");
     std::fs::rename(&records, records.with_extension("moved")).unwrap();
-    eventually("it is not ready without its records", async || ready() == 503).await;
+    eventually("it is not ready without its records", async || {
+        ready() == 503
+    })
+    .await;
 }
 
 /// A policy that allows everything and records it in this directory.

@@ -88,8 +88,14 @@ impl Form {
     fn find_from(&self, start: usize, text: &[u8]) -> FormMatch {
         let mut at = 0;
         for (index, expected) in self.bytes.iter().enumerate().skip(start) {
-            if index > 1 && index > start {
-                match self.style.skipped_at_start(&text[at..], *expected) {
+            if index > start {
+                let gap = Gap {
+                    before: self.bytes[index - 1],
+                    expected: *expected,
+                    // Otherwise each line that ends with the first byte would have to wait for the next one.
+                    may_break_line: index > 1,
+                };
+                match self.style.skipped_at_start(&text[at..], gap) {
                     Some(length) => at += length,
                     None => return FormMatch::Partial,
                 }
@@ -127,26 +133,32 @@ impl Style {
         }
     }
 
-    /// Number of bytes at the start of a text that are line ends or colours, before the byte `expected`.
+    /// Number of bytes at the start of a text that a terminal does not show as characters between two bytes of a form.
     /// `None` if the text ends too early to tell, so that the result does not depend on where a piece of
     /// output ends.
-    fn skipped_at_start(self, text: &[u8], expected: u8) -> Option<usize> {
+    fn skipped_at_start(self, text: &[u8], gap: Gap) -> Option<usize> {
+        let Gap {
+            before,
+            expected,
+            may_break_line,
+        } = gap;
         let mut at = 0;
         for _ in 0..MAX_LINE_ENDS {
             match text.get(at..) {
+                Some([0x1b, rest @ ..]) if expected != 0x1b => match escape_length(rest) {
+                    Escape::Ends(length) => at += 1 + length,
+                    Escape::NeedsMore => return None,
+                    Escape::None => break,
+                },
+                // Bold and underlined text of a printer, as in manual pages: `s BS s`, `_ BS s`.
+                Some([BACKSPACE]) => return None,
+                Some([BACKSPACE, again, ..]) if *again == before => at += 2,
+                Some([b'_', BACKSPACE, ..]) => at += 2,
+                Some(_) if !may_break_line => break,
                 Some([b'\r' | b'\n', ..]) => at += 1,
                 // The end of a line at the edge of a terminal.
                 Some([b' ', b'\r', ..]) if expected != b' ' => at += 2,
                 Some([b' ']) if expected != b' ' => return None,
-                Some([0x1b]) => return None,
-                Some([0x1b, b'[', rest @ ..]) => {
-                    let length = control_sequence_length(rest);
-                    match length {
-                        Some(length) => at += 2 + length,
-                        None if rest.len() < MAX_CONTROL_SEQUENCE => return None,
-                        None => break,
-                    }
-                }
                 Some([b'%', b'0', b'A' | b'a' | b'D' | b'd', ..])
                     if self == Self::Percent && expected != b'%' =>
                 {
@@ -165,14 +177,66 @@ impl Style {
     }
 }
 
-/// Maximum bytes of a control sequence that is skipped, after its first two.
-const MAX_CONTROL_SEQUENCE: usize = 32;
+/// The place between two bytes of a form.
+#[derive(Clone, Copy)]
+struct Gap {
+    before: u8,
+    expected: u8,
+    may_break_line: bool,
+}
 
-/// Length of the rest of a control sequence (ECMA-48, section 5.4), such as a colour. `None` if it does not
-/// end.
-fn control_sequence_length(rest: &[u8]) -> Option<usize> {
-    let mut bytes = rest.iter().take(MAX_CONTROL_SEQUENCE);
-    bytes.position(|byte| (0x40..=0x7e).contains(byte)).map(|end| end + 1)
+/// An escape sequence, without its first byte.
+enum Escape {
+    /// It takes this many bytes.
+    Ends(usize),
+    /// The text ends before it does.
+    NeedsMore,
+    /// The bytes are no escape sequence, or it is too long.
+    None,
+}
+
+const BACKSPACE: u8 = 0x08;
+/// Maximum bytes of an escape sequence that is skipped: a colour takes few.
+const MAX_ESCAPE: usize = 32;
+/// Maximum bytes of a string that is skipped: one with a link has its address.
+const MAX_STRING: usize = 512;
+
+/// Measures an escape sequence (ECMA-48, sections 5.3 to 5.6) after its first byte: a control sequence such as a colour,
+/// a string such as a link, or a short one such as a choice of characters (`ESC ( B`).
+fn escape_length(rest: &[u8]) -> Escape {
+    let Some(first) = rest.first() else { return Escape::NeedsMore };
+    let (end, most) = match first {
+        b'[' => {
+            let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
+            (
+                rest.iter().skip(1).position(is_final).map(|end| end + 2),
+                MAX_ESCAPE,
+            )
+        }
+        b']' | b'P' | b'X' | b'^' | b'_' => (string_length(rest), MAX_STRING),
+        _ => {
+            let is_final = |byte: &u8| !(0x20..=0x2f).contains(byte);
+            (
+                rest.iter().position(is_final).map(|end| end + 1),
+                MAX_ESCAPE,
+            )
+        }
+    };
+    match end {
+        Some(length) if length <= most => Escape::Ends(length),
+        None if rest.len() < most => Escape::NeedsMore,
+        Some(_) | None => Escape::None,
+    }
+}
+
+/// Length of a string with its end: BEL, or ESC and a backslash.
+fn string_length(rest: &[u8]) -> Option<usize> {
+    let end = rest.iter().position(|byte| matches!(byte, 0x07 | 0x1b))?;
+    match rest.get(end)? {
+        0x07 => Some(end + 1),
+        _ if rest.len() > end + 1 => Some(end + 2),
+        _ => None,
+    }
 }
 
 /// A number of a fixed length.

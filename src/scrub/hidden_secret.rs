@@ -26,7 +26,7 @@ pub const MIN_SECRET_BYTES: usize = 4;
 
 /// Version of the forms that are found. Two processes with different versions scrub the same output
 /// differently. Increase it with every change of this room.
-pub const SCRUBBER_VERSION: u32 = 2;
+pub const SCRUBBER_VERSION: u32 = 3;
 
 /// Minimum length of the base64 characters that do not depend on the bytes around the value.
 const SHORTEST_INNER_BASE64: usize = 6;

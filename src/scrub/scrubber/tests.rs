@@ -179,6 +179,41 @@ fn escapes_of_json_and_shells_are_found() {
 }
 
 #[test]
+fn what_a_terminal_does_not_show_hides_no_secret() {
+    let value = "hunter2";
+    for hidden in [
+        "\x1b[31m",
+        "\x1b[38;2;10;20;30m",
+        // tput sgr0
+        "\x1b(B\x1b[m",
+        "\x1b7",
+        "\x1b]8;;https://example.com/a?b=c\x1b\\",
+        "\x1b]8;;\x07",
+        "\x1b]0;a title\x07\x1b[0m",
+    ] {
+        for at in 1..value.len() {
+            let (one, other) = value.split_at(at);
+            let text = format!("a {one}{hidden}{other} b");
+            for cut in 0..=text.len() {
+                let (first, second) = text.as_bytes().split_at(cut);
+                let scrubbed = scrub_pieces(scrubber(value), [first, second]);
+                assert_eq!(scrubbed, "a [secret db] b", "{text:?} cut at {cut}");
+            }
+        }
+    }
+    let bold: String = value.chars().map(|c| format!("{c}\x08{c}")).collect();
+    let underlined: String = value.chars().map(|c| format!("_\x08{c}")).collect();
+    assert_eq!(scrub(value, &format!("{bold} b")), "[secret db]\x082 b");
+    assert_eq!(
+        scrub(value, &format!("{underlined} b")),
+        "_\x08[secret db] b"
+    );
+    // A sequence without an end hides nothing that comes later.
+    let endless = format!("h\x1b]{}unter2", "x".repeat(600));
+    assert_eq!(scrub(value, &endless), endless);
+}
+
+#[test]
 fn the_longest_secret_is_named_and_each_by_its_own_name() {
     let mut scrubber = Scrubber::default();
     scrubber.hide(HiddenSecret::new("short", "hunter2".into()));
