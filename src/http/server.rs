@@ -175,7 +175,7 @@ impl Server {
         }
         if let Some(listener) = metrics {
             // A room of its own, so that clients that fill the others can't stop monitoring.
-            let room = Room::new(Places::METRICS);
+            let room = Room::new(Places::metrics());
             rooms.push(room.clone());
             let shown = metrics::Shown {
                 metrics: Arc::clone(&guard.metrics),

@@ -52,12 +52,14 @@ pub(crate) async fn session(
         .max_message_size(MOST_MESSAGE)
         .max_frame_size(MOST_MESSAGE)
         .read_buffer_size(READ_BUFFER);
+    // An open session is not idle.
+    let busy = place.as_ref().map(|place| place.activity.begin());
     upgrade.on_upgrade(move |socket| {
         let (sink, stream) = socket.split();
         sessions.track_future(async move {
             attend(service, sink, stream).await;
             // Held up to here, so that an open session counts as a connection.
-            drop(place);
+            drop((busy, place));
         })
     })
 }

@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::activity::Activity;
 use super::held_until_sent::hold_until_sent;
 use super::listen::Listener;
 use super::peer::Peer;
@@ -103,8 +102,10 @@ impl Acceptor {
                     match acceptor.tls.clone() {
                         None => acceptor.serve(stream, accepted).await,
                         Some(tls) => {
-                            match timeout_at(accepted.first_head, tls.accept(stream)).await {
-                                Ok(Ok(stream)) => acceptor.serve(stream, accepted).await,
+                            let handshake = timeout_at(accepted.first_head, tls.accept(stream));
+                            let leaves = accepted.place.has_to_leave.clone();
+                            match leaves.run_until_cancelled(handshake).await {
+                                Some(Ok(Ok(stream))) => acceptor.serve(stream, accepted).await,
                                 _ => tracing::debug!(?peer, "the TLS handshake failed"),
                             }
                         }
@@ -136,7 +137,8 @@ impl Acceptor {
         stream.set_write_timeout(Some(WRITE_TIME));
         let stream = Box::pin(stream);
 
-        let activity = Activity::default();
+        let activity = place.activity.clone();
+        let has_to_leave = place.has_to_leave.clone();
         let counted = activity.clone();
         let app = self.app.clone();
         let service = service_fn(move |request: Request<Incoming>| {
@@ -179,6 +181,14 @@ impl Acceptor {
             () = activity.idle(first_head) => {
                 connection.as_mut().graceful_shutdown();
                 timeout(GOODBYE, connection).await.unwrap_or(Ok(()))
+            }
+            () = has_to_leave.cancelled() => {
+                // Another connection needs its slot now. A request may have come meanwhile.
+                if !activity.is_busy() {
+                    return;
+                }
+                connection.as_mut().graceful_shutdown();
+                connection.await
             }
         };
         if let Err(error) = served {

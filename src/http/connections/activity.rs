@@ -34,6 +34,16 @@ impl Activity {
         Busy(self.0.clone())
     }
 
+    /// Whether a request is being answered.
+    pub(super) fn is_busy(&self) -> bool {
+        self.0.borrow().open > 0
+    }
+
+    /// Whether there was a request with a complete head.
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.borrow().total > 0
+    }
+
     /// Resolves when no complete head has arrived by `first_head`, or none for [`IDLE_TIME`] after
     /// the last answer.
     pub(crate) async fn idle(&self, first_head: Instant) {

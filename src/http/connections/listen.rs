@@ -23,8 +23,8 @@ impl Listener {
     /// Maximum connections.
     pub(crate) fn places(&self) -> Places {
         match self {
-            Self::Tcp(_) => Places::NETWORK,
-            Self::Unix(_) => Places::SOCKET,
+            Self::Tcp(_) => Places::network(),
+            Self::Unix(_) => Places::socket(),
         }
     }
 

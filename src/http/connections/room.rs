@@ -1,11 +1,15 @@
-//! Limits on open connections, in total and for each network.
+//! Limits on open connections, in total and for each network. A connection without a request gives way to a new one, so
+//! that idle clients keep out neither health checks nor callers.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
+use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
+use super::activity::Activity;
 use super::peer::Peer;
 use crate::lock::lock;
 
@@ -21,20 +25,49 @@ pub(crate) struct Places {
 
 impl Places {
     /// For callers over the network.
-    pub(crate) const NETWORK: Self = Self {
+    const NETWORK: Self = Self {
         most: 4096,
         most_of_one: 2048,
     };
     /// For the unix socket, to which only its owner can connect.
-    pub(crate) const SOCKET: Self = Self {
+    const SOCKET: Self = Self {
         most: 1024,
         most_of_one: 1024,
     };
     /// For programs that read metrics.
-    pub(crate) const METRICS: Self = Self {
+    const METRICS: Self = Self {
         most: 64,
         most_of_one: 32,
     };
+
+    pub(crate) fn network() -> Self {
+        Self::NETWORK.at_most(open_files() / 2)
+    }
+
+    pub(crate) fn socket() -> Self {
+        Self::SOCKET.at_most(open_files() / 8)
+    }
+
+    pub(crate) fn metrics() -> Self {
+        Self::METRICS.at_most(open_files() / 32)
+    }
+
+    /// The same for a process that may open few files: hosts, jobs and the state need the others.
+    fn at_most(self, most: usize) -> Self {
+        let most = self.most.min(most.max(4));
+        Self {
+            most,
+            most_of_one: self.most_of_one.min(most.div_ceil(2)),
+        }
+    }
+}
+
+/// Maximum open files of this process.
+fn open_files() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| {
+        usize::try_from(limit).unwrap_or(usize::MAX)
+    })
 }
 
 /// Connection slots of a listener.
@@ -42,14 +75,32 @@ impl Places {
 pub(crate) struct Room {
     places: Places,
     all: Arc<Semaphore>,
-    of: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    seats: Arc<Mutex<Seats>>,
+}
+
+/// The connections that have a slot, by number, in the order of their arrival.
+#[derive(Default)]
+struct Seats {
+    next: u64,
+    taken: BTreeMap<u64, Seat>,
+}
+
+/// A connection that has a slot.
+struct Seat {
+    network: Option<IpAddr>,
+    activity: Activity,
+    has_to_leave: CancellationToken,
 }
 
 /// A slot for one connection, returned when dropped.
 pub(crate) struct Place {
     _of_all: OwnedSemaphorePermit,
-    of: Arc<Mutex<HashMap<IpAddr, usize>>>,
-    network: Option<IpAddr>,
+    seats: Arc<Mutex<Seats>>,
+    number: u64,
+    /// Requests of the connection.
+    pub(crate) activity: Activity,
+    /// Cancelled when the connection has to give way to another one.
+    pub(crate) has_to_leave: CancellationToken,
 }
 
 /// The right to one slot.
@@ -60,12 +111,15 @@ impl Room {
         Self {
             places,
             all: Arc::new(Semaphore::new(places.most)),
-            of: Arc::default(),
+            seats: Arc::default(),
         }
     }
 
-    /// Waits for a free slot.
+    /// Waits for a free slot. If there is none, an idle connection has to leave.
     pub(crate) async fn wait(&self) -> Permit {
+        if self.all.available_permits() == 0 {
+            lock(&self.seats).make_room(|_| true);
+        }
         Arc::clone(&self.all).acquire_owned().await.expect("it is never closed")
     }
 
@@ -74,36 +128,57 @@ impl Room {
         self.places.most - self.all.available_permits()
     }
 
-    /// A slot for a connection from this peer. `None` if its network has too many.
+    /// A slot for a connection from this peer. If its network has too many, an idle one has to leave; `None` if none is
+    /// idle.
     pub(crate) fn take(&self, of_all: Permit, peer: Peer) -> Option<Place> {
         let network = peer.network();
-        if let Some(network) = network {
-            let mut of = lock(&self.of);
-            let count = of.entry(network).or_default();
-            if *count >= self.places.most_of_one {
-                return None;
-            }
-            *count += 1;
+        let mut seats = lock(&self.seats);
+        if network.is_some() && seats.count(network) >= self.places.most_of_one {
+            seats.make_room(|seat| seat.network == network).then_some(())?;
         }
-        Some(Place {
-            _of_all: of_all,
-            of: Arc::clone(&self.of),
+        let seat = Seat {
             network,
-        })
+            activity: Activity::default(),
+            has_to_leave: CancellationToken::new(),
+        };
+        let number = seats.next;
+        let place = Place {
+            _of_all: of_all,
+            seats: Arc::clone(&self.seats),
+            number,
+            activity: seat.activity.clone(),
+            has_to_leave: seat.has_to_leave.clone(),
+        };
+        seats.next += 1;
+        seats.taken.insert(number, seat);
+        Some(place)
+    }
+}
+
+impl Seats {
+    fn count(&self, network: Option<IpAddr>) -> usize {
+        let stays = |seat: &&Seat| seat.network == network && !seat.has_to_leave.is_cancelled();
+        self.taken.values().filter(stays).count()
+    }
+
+    /// Sends an idle connection away: one that has made no request, else the one that came first. Returns whether there
+    /// was one.
+    fn make_room(&self, is_candidate: impl Fn(&Seat) -> bool) -> bool {
+        let idle = self.taken.values().filter(|seat| {
+            is_candidate(seat) && !seat.has_to_leave.is_cancelled() && !seat.activity.is_busy()
+        });
+        // The first of several with the same key.
+        let chosen = idle.min_by_key(|seat| seat.activity.has_begun());
+        if let Some(seat) = chosen {
+            seat.has_to_leave.cancel();
+        }
+        chosen.is_some()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Some(network) = self.network else { return };
-        let mut of = lock(&self.of);
-        if let Some(count) = of.get_mut(&network) {
-            *count -= 1;
-            if *count == 0 {
-                // Otherwise the map would keep an entry for every network that ever connected.
-                of.remove(&network);
-            }
-        }
+        lock(&self.seats).taken.remove(&self.number);
     }
 }
 
@@ -124,11 +199,43 @@ mod tests {
 
         let places = [from("2001:db8::1").await, from("2001:db8::2").await];
 
-        assert!(places.iter().all(Option::is_some));
+        let places: Vec<Place> = places.into_iter().map(Option::unwrap).collect();
+        let busy: Vec<_> = places.iter().map(|place| place.activity.begin()).collect();
         assert!(from("2001:db8::3").await.is_none(), "the same /64");
         assert!(from("2001:db8:0:1::1").await.is_some(), "another /64");
-        drop(places);
+        drop((busy, places));
         assert!(from("2001:db8::3").await.is_some());
         assert_eq!(room.taken(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_gives_way_first_one_without_any_request() {
+        let room = Room::new(Places {
+            most: 3,
+            most_of_one: 3,
+        });
+        let peer = Peer::Network([10, 0, 0, 1].into());
+        let enter = async || room.take(room.wait().await, peer).unwrap();
+        let (answered, busy, silent) = (enter().await, enter().await, enter().await);
+        drop(answered.activity.begin());
+        let _request = busy.activity.begin();
+
+        let leaves = async |place: Place| {
+            place.has_to_leave.cancelled().await;
+        };
+        tokio::join!(leaves(silent), async { drop(room.wait().await) });
+        assert!(!answered.has_to_leave.is_cancelled());
+        let _third = enter().await;
+        assert!(answered.has_to_leave.is_cancelled() || room.taken() == 3);
+        assert!(!busy.has_to_leave.is_cancelled());
+    }
+
+    #[test]
+    fn a_process_with_few_files_has_few_places() {
+        let few = Places::NETWORK.at_most(256 / 2);
+        assert_eq!((few.most, few.most_of_one), (128, 64));
+        let many = Places::NETWORK.at_most(1 << 20);
+        assert_eq!((many.most, many.most_of_one), (4096, 2048));
+        assert!(Places::METRICS.at_most(0).most_of_one >= 2);
     }
 }
