@@ -9,7 +9,8 @@ use crate::support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually,
 use serde_json::{Value, json};
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{
-    Code, ForgetRequest, JobState, Service, SignalRequest, StreamArg, TailRequest, WriteRequest,
+    Code, ForgetRequest, JobState, JobsRequest, Service, SignalRequest, StreamArg, TailRequest,
+    WriteRequest,
 };
 
 fn service(sshd: &Sshd, state: &Path) -> Service {
@@ -538,6 +539,37 @@ async fn a_follower_that_skips_output_is_restarted_ever_less_often() {
     let count = std::fs::read_to_string(&sessions).unwrap().lines().count();
     assert!((2..=8).contains(&count), "{count} sessions in 5 seconds");
     service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_killed_job_whose_follower_is_silent_can_be_forgotten_by_force() {
+    /// Takes its jobs, and says nothing about them.
+    const SILENT: &str = "syswrite(STDOUT, \"C\\n\"); 1 while <STDIN>; sleep 60";
+
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let job = service.spawn(durable("sleep 1234")).await.unwrap().job_id;
+    std::fs::write(&follow_scripts(&sshd)[0], SILENT).unwrap();
+    sshd.cut();
+    // The old follower has gone with its connection.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let forget = |force| ForgetRequest {
+        job_id: job.clone(),
+        force,
+        ..ForgetRequest::default()
+    };
+
+    let refused = service.forget(forget(false)).await.unwrap_err();
+    assert_eq!(refused.code, Code::StillRunning);
+    service.forget(forget(true)).await.unwrap();
+
+    let gone = service.tail(TailRequest::new(&job, 0, 0)).await.unwrap_err();
+    assert_eq!(gone.code, Code::ExpiredJob);
+    service.shutdown().await;
+    let later = self::service(&sshd, &sshd.path("state"));
+    let listed = later.jobs(JobsRequest::default()).await.unwrap();
+    assert_eq!(listed.total, 0, "{listed:?}");
+    later.shutdown().await;
 }
 
 /// The followers in perl that are installed on the host.

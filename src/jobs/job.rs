@@ -443,6 +443,27 @@ impl Job {
         Ok(forgotten)
     }
 
+    /// Kills the job, if it still runs, and deletes it. A durable job is deleted also if its host does not report the end
+    /// within five seconds of KILL: its follower may hang, or lie. Returns the number of lines and bytes deleted.
+    ///
+    /// # Errors
+    /// Those of [`kill`](Self::kill) and [`forget`](Self::forget).
+    pub async fn kill_and_forget(&self) -> Result<(u64, u64), Error> {
+        let inside = self.act(Verb::Forget).await?;
+        match self.kill().await {
+            Err(Error::StillRunning(_)) if self.job.spec.durable => {}
+            killed => {
+                killed?;
+                return self.forget().await;
+            }
+        }
+        tracing::warn!(job = %self.job.id, "it was killed, and is removed without a report of its end");
+        let forgotten = self.job.forget_output(Selection::Both).await;
+        inside.runner.unfollow(&self.job);
+        inside.runner.forget(&self.job).await;
+        Ok(forgotten)
+    }
+
     /// Cancels a queued job. One that has started meanwhile continues.
     async fn cancel_queued(&self) -> Result<(), Error> {
         let runner = &self.act(Verb::Signal).await?.runner;

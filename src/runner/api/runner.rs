@@ -356,6 +356,11 @@ impl Runner {
         )
     }
 
+    /// Stops following a durable job, whose recorder then ends without an outcome.
+    pub fn unfollow(&self, job: &Job) {
+        drop(self.shared.followers.unfollow(&HostRef::of(job), &job.id));
+    }
+
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
     pub async fn forget(&self, job: &Job) {
         // First, so that a lookup during the slow steps below reports the job as expired.

@@ -75,10 +75,12 @@ impl Service {
                 forgotten_bytes,
             });
         }
-        if request.force {
-            job.kill().await?;
-        }
-        let (forgotten_lines, forgotten_bytes) = job.forget().await?;
+        let forgotten = if request.force {
+            job.kill_and_forget().await
+        } else {
+            job.forget().await
+        };
+        let (forgotten_lines, forgotten_bytes) = forgotten?;
         Ok(ForgetReply {
             forgotten_lines,
             forgotten_bytes,
