@@ -4,7 +4,8 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use super::frame::{Body, Frame, HEADER, Measured, Seal, measure, read};
-use super::media::{Access, Blob, Media, Part, read_into};
+use super::mark::Mark;
+use super::media::{Access, Blob, Media, Part, read_all, read_into};
 use crate::job::JobId;
 
 /// Reads a job's frames in order, from segment to segment. At the end it can be called again for
@@ -70,7 +71,7 @@ impl Replay {
             {
                 continue;
             }
-            if !self.go_back()? && !self.turn_over()? {
+            if !self.go_back()? && !self.skip_damage()? && !self.turn_over()? {
                 // The next writer overwrites an unfinished frame, so the next call reads it again.
                 self.filled = self.read;
                 return Ok(None);
@@ -121,6 +122,36 @@ impl Replay {
             self.base + self.filled as u64,
         )?;
         Ok(self.filled >= needed)
+    }
+
+    /// Continues at the next checkpoint of the index, if the frames before it are damaged. Only the index is trusted: a
+    /// job could print bytes that look like a frame.
+    fn skip_damage(&mut self) -> io::Result<bool> {
+        let (segment, position) = self.position();
+        if self.filled == self.read {
+            // The end of what is stored, and no damage.
+            return Ok(false);
+        }
+        let index = self.media.open(&self.job, Part::Index(segment), Access::Read);
+        let Ok(index) = index.and_then(|index| read_all(&*index)) else {
+            return Ok(false);
+        };
+        let marks = Mark::read_all(segment, &index);
+        let Some(next) = marks.iter().find(|mark| mark.offset > position) else {
+            return Ok(false);
+        };
+        tracing::warn!(
+            job = %self.job,
+            segment,
+            position,
+            "{} bytes of stored output are damaged",
+            next.offset - position
+        );
+        self.base = next.offset;
+        self.filled = 0;
+        self.read = 0;
+        self.checkpoint_at = next.offset;
+        Ok(true)
     }
 
     /// Continues with the next segment, if one exists and this one has not grown meanwhile.

@@ -937,6 +937,51 @@ proptest! {
     }
 }
 
+#[tokio::test]
+async fn a_damaged_block_loses_its_lines_alone_and_they_are_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let mut kept = Kept::new(Box::new(StateDir::open(&path, "").unwrap()));
+    for number in 0..2000 {
+        kept.say(Stream::Stdout, format!("line {number}\n").as_bytes());
+        kept.store(1);
+    }
+    let expected = kept.expected(Selection::Both);
+    let file = segment(&path);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&file, bytes).unwrap();
+    kept.restart();
+
+    let (mut cursor, mut lines, mut dropped) = (LineNo::START, 0, 0);
+    loop {
+        let query = PageQuery {
+            max_lines: 50,
+            render: Render::Raw,
+            ..PageQuery::after(cursor)
+        };
+        let page = kept.job.tail(&query, &Wait::default()).await.unwrap().page;
+        for line in &page.lines {
+            let number = usize::try_from(line.line_no.value()).unwrap();
+            assert_eq!(
+                (line.line_no.value(), line.text.clone()),
+                expected[number - 1]
+            );
+        }
+        lines += page.lines.len() as u64;
+        dropped += page.dropped_lines;
+        cursor = page.last_line_no;
+        if !page.has_more {
+            break;
+        }
+    }
+
+    assert_eq!(lines + dropped, 2000);
+    // A checkpoint is stored every 300 bytes.
+    assert!((1..50).contains(&dropped), "{dropped}");
+}
+
 /// The only segment.
 fn segment(state: &std::path::Path) -> std::path::PathBuf {
     let folders = std::fs::read_dir(state.join("output")).unwrap();
