@@ -47,6 +47,7 @@ impl AboutJob {
                     Event::Started { .. }
                     | Event::Opened { .. }
                     | Event::Policy { .. }
+                    | Event::Repeated(_)
                     | Event::Voted(_)
                     | Event::Ended(_)
                     | Event::Checkpoint { .. }
@@ -70,6 +71,7 @@ impl AboutJob {
             Event::Voted(voted) => self.approvals.contains(&voted.approval),
             Event::Started { job, .. } => *job == self.job,
             Event::Ended(ended) => ended.job == self.job,
+            Event::Repeated(repeated) => repeated.job.as_ref() == Some(&self.job),
             Event::Opened { .. }
             | Event::Policy { .. }
             | Event::Checkpoint { .. }

@@ -27,6 +27,8 @@ pub enum Event {
     },
     /// A call was allowed or denied.
     Decision(Box<Decided>),
+    /// A read was repeated within a minute.
+    Repeated(Repeated),
     /// An approver agreed to a call, or refused it.
     Voted(Voted),
     /// A job was started.
@@ -132,6 +134,32 @@ pub struct Decided {
     /// The approval that the call used or, if it is denied, waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,
+}
+
+/// A read that was repeated. Its first call has a decision before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Repeated {
+    /// Who called.
+    pub caller: String,
+    /// The address from which it was called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The verb.
+    pub verb: String,
+    /// The host, as named by the caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The job that was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// The file that was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Number of calls after the first one.
+    pub calls: u64,
+    /// Time of the first one, as in RFC 3339, in UTC.
+    pub since: String,
 }
 
 /// A vote on an approval.

@@ -12,6 +12,14 @@ impl StoredLine {
             } => format!("opened by {process} on {machine}"),
             Event::Policy { file, sha256 } => format!("policy {file} {sha256}"),
             Event::Decision(decided) => decision_in_words(decided),
+            Event::Repeated(repeated) => format!(
+                "repeated {} {} {}: {} more since {}",
+                repeated.caller,
+                repeated.verb,
+                repeated.job.as_ref().or(repeated.host.as_ref()).map_or("", String::as_str),
+                repeated.calls,
+                repeated.since
+            ),
             Event::Voted(voted) => voted_in_words(voted),
             Event::Started { decision, job } => format!("started {job} (line {decision})"),
             Event::Ended(ended) => end_in_words(ended),

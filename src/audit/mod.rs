@@ -30,7 +30,7 @@ mod verify;
 
 pub use about_job::{AboutJob, lines_about};
 pub use error::AuditError;
-pub use event::{Decided, Ended, Event, Voted};
+pub use event::{Decided, Ended, Event, Repeated, Voted};
 pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
 pub use known_heads::KnownHeads;

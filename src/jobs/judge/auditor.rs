@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::call::{Call, Content};
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::{PolicyRefusal, Why};
+use super::repeated_reads::RepeatedReads;
 use crate::audit::{
     AuditFiles, AuditSettings, CopyHead, Decided, Ended, Event, LogWriter, OnFailure, Recorder,
     Voted, machine_name,
@@ -26,6 +27,7 @@ pub(in crate::jobs) struct Auditor {
     /// The store of the cluster, if there is one.
     cluster: Option<Arc<dyn Store>>,
     current: Mutex<Option<Current>>,
+    reads: Mutex<RepeatedReads>,
 }
 
 #[derive(Clone)]
@@ -68,6 +70,7 @@ impl Auditor {
             process,
             cluster,
             current: Mutex::default(),
+            reads: Mutex::default(),
         }
     }
 
@@ -97,9 +100,9 @@ impl Auditor {
                 };
             }
         };
-        let event = Event::Decision(Box::new(decided(call, grounds)));
+        let decided = Box::new(decided(call, grounds));
         if grounds.decision.is_err() {
-            if let Err(error) = recorder.write(event).await {
+            if let Err(error) = recorder.write(Event::Decision(decided)).await {
                 tracing::warn!(%error, "a call is denied and not recorded");
                 recorder.note_missed();
             }
@@ -107,10 +110,11 @@ impl Auditor {
         }
         if call.verb.needed_role() == Role::Read {
             // A reader must not wait for a disk.
-            recorder.note(event);
+            let events = lock(&self.reads).take(*decided);
+            events.into_iter().for_each(|event| recorder.note(event));
             return Ok(None);
         }
-        match (recorder.record(event).await, on_failure) {
+        match (recorder.record(Event::Decision(decided)).await, on_failure) {
             (Ok(seq), _) => Ok(Some(RecordedDecision { recorder, seq })),
             (Err(error), OnFailure::Refuse) => Err(refused(error.to_string())),
             (Err(error), OnFailure::Warn) => {
@@ -166,6 +170,10 @@ impl Auditor {
     pub(in crate::jobs) async fn finish(&self) {
         let current = lock(&self.current).clone();
         if let Some(current) = current {
+            lock(&self.reads)
+                .take_all()
+                .into_iter()
+                .for_each(|event| current.recorder.note(event));
             current.recorder.finish().await;
         }
     }
@@ -188,6 +196,10 @@ impl Auditor {
         {
             let continued_in = settings.map(|settings| settings.file.display().to_string());
             tracing::warn!(?continued_in, "the policy closes the audit log");
+            lock(&self.reads)
+                .take_all()
+                .into_iter()
+                .for_each(|event| before.recorder.note(event));
             before.recorder.note(policy_event(loaded));
             before.recorder.note(Event::Closed { continued_in });
         }

@@ -30,6 +30,7 @@ mod judge;
 mod machines;
 mod policy_in_force;
 mod refusal;
+mod repeated_reads;
 mod ruling;
 mod usage;
 mod voting;

@@ -79,6 +79,12 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, about_job: Option<&Abo
                 && matches(args.host.as_deref(), &[&ended.host])
                 && !args.denied
         }
+        Event::Repeated(repeated) => {
+            let host = repeated.host.as_deref();
+            matches(args.caller.as_deref(), &[&repeated.caller])
+                && (args.host.is_none() || args.host.as_deref() == host)
+                && !args.denied
+        }
         Event::Voted(voted) => {
             let is_for_caller = matches(args.caller.as_deref(), &[&voted.asker, &voted.by]);
             is_for_caller && args.host.is_none() && !(args.denied && voted.agrees)
