@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -216,6 +216,66 @@ async fn a_full_or_read_only_disk_of_the_host_leaves_the_old_file() {
     let error = service.put(put("newer".to_owned())).await.unwrap_err();
     assert!(error.to_string().contains("can't write"), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+}
+
+#[tokio::test]
+async fn a_file_that_is_mounted_by_itself_is_written_in_place() {
+    let sshd = Sshd::start().await;
+    let service = stored_service(sshd.ssh_config(), sshd.path("state"), Limits::default());
+    let disk = Disk::mount(sshd.path("disk"), "size=4m");
+    let [file, mounted] = ["file", "mounted"].map(|name| disk.path().join(name));
+    std::fs::write(&file, "x".repeat(300_000)).unwrap();
+    std::fs::write(&mounted, "").unwrap();
+    let _mount = BindMount::new(&file, &mounted);
+    let identity = || std::fs::metadata(&mounted).unwrap().ino();
+    let before = identity();
+    let put = |text: &str, in_place| PutRequest {
+        host: Some(HOST.to_owned()),
+        path: mounted.display().to_string(),
+        text: Some(text.to_owned()),
+        in_place,
+        ..PutRequest::default()
+    };
+    // Pieces of zeros are not sent.
+    let text = format!("begin{}end", "\0".repeat(270_000));
+
+    let error = service.put(put(&text, false)).await.unwrap_err();
+    assert_eq!(error.code, Code::PermissionDenied, "{error:?}");
+    assert!(error.to_string().contains("in_place"), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "x".repeat(300_000));
+    let written = service.put(put(&text, true)).await.unwrap();
+
+    assert_eq!((written.size, identity()), (text.len() as u64, before));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    let again = service.put(put(&text, true)).await.unwrap();
+    assert_eq!(again.change.as_deref(), Some("unchanged"));
+    let both = PutRequest {
+        backup: true,
+        ..put("other", true)
+    };
+    assert_eq!(
+        service.put(both).await.unwrap_err().code,
+        Code::InvalidArgument
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    service.shutdown().await;
+}
+
+/// A file that is mounted over another one, until this is dropped.
+struct BindMount(PathBuf);
+
+impl BindMount {
+    fn new(file: &Path, over: &Path) -> Self {
+        let mut mount = Command::new("mount");
+        assert!(mount.arg("--bind").arg(file).arg(over).status().unwrap().success());
+        Self(over.to_owned())
+    }
+}
+
+impl Drop for BindMount {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().ok();
+    }
 }
 
 /// A host without an SFTP server.

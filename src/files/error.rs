@@ -121,6 +121,17 @@ pub enum FilesError {
         /// The group.
         gid: u32,
     },
+    /// The file can be written, but not replaced: its directory, its owner or a mount forbids it.
+    #[error("{path} can't be replaced, though its content can be written")]
+    NotReplaceable {
+        /// The path.
+        path: RemotePath,
+        /// Why it can't be replaced.
+        source: Box<Self>,
+    },
+    /// A file that is written in place has no old content to keep.
+    #[error("{0} can't be written in place and kept at the same time")]
+    BackupInPlace(RemotePath),
     /// The host needs a tool that it does not have.
     #[error("the host can't compute the SHA-256 of {0}, which this call needs")]
     NoDigest(RemotePath),
@@ -237,6 +248,14 @@ impl FilesError {
             );
         }
         matches!(self, Self::Channel(ChannelError::ConnectionLost))
+    }
+
+    /// Whether the host refuses to make a file in the target's directory, to give it an owner or to rename it.
+    pub(super) fn is_refusal_to_replace(&self) -> bool {
+        if let Self::Operation { source, .. } = self {
+            return source.is(Status::PermissionDenied) || source.is(Status::Failure);
+        }
+        matches!(self, Self::Owner { .. })
     }
 
     /// Whether there is no such file.

@@ -33,6 +33,9 @@ pub struct PutOptions {
     pub links: LinkInPlace,
     /// Keeps the replaced file beside it.
     pub backup: bool,
+    /// Writes into an existing file, which keeps its owner, links and mounts, in place of replacing it. Readers may see a
+    /// part of the content, and a write that breaks leaves one. Not together with `backup`.
+    pub in_place: bool,
     /// The content that is replaced.
     pub expected: Expected,
     /// Does not compare the content with that of an existing file first.
@@ -255,16 +258,23 @@ impl Writing<'_> {
         if let Some(unchanged) = self.compare(source.again()).await? {
             return Ok(unchanged);
         }
+        if self.options.in_place && self.target.old.is_some() {
+            return self.write_in_place(source).await;
+        }
         let Some(again) = source.again() else {
             // A stream: no later attempt could continue its part file.
             return self.attempt(&PartName::unique(), source).await;
         };
-        match self.attempt(&self.resumable_name(&source), source).await {
+        let written = match self.attempt(&self.resumable_name(&source), source).await {
             // Another process sends the same content to this file, and has taken the part file.
             Err(FilesError::Contested(_) | FilesError::Corrupt { .. }) => {
                 self.attempt(&PartName::unique(), again).await
             }
             written => written,
+        };
+        match written {
+            Err(error) => Err(self.not_replaced(error).await),
+            Ok(put) => Ok(put),
         }
     }
 
@@ -285,6 +295,68 @@ impl Writing<'_> {
             self.discard(&part.path).await;
         }
         written
+    }
+
+    /// Writes the content into the existing file.
+    async fn write_in_place(&self, source: Source) -> Result<Put, FilesError> {
+        let path = &self.target.path;
+        if self.options.backup {
+            return Err(FilesError::BackupInPlace(path.clone()));
+        }
+        let attributes = Attributes::default();
+        let opened = self.files.open_as(path, Open::Write, attributes).await;
+        let part = Part {
+            path: path.clone(),
+            file: opened.map_err(FilesError::on("write", path))?,
+            resumed_from: 0,
+            removal: None,
+        };
+        // Emptied first: zeros are not sent, and would leave old bytes.
+        let empty = Attributes {
+            size: Some(0),
+            ..Attributes::default()
+        };
+        part.file.set(empty).await.map_err(FilesError::on("write", path))?;
+        let mut reading = Reading::new(source);
+        let size = self.send(&part, &mut reading).await?;
+        self.finish_content(&part, size).await?;
+        let digest = reading.digest();
+        let verified = if self.options.skip_verification {
+            Verified::Not
+        } else {
+            let verifying = self.verify(&part, size, digest);
+            let (verified, ()) = try_join(verifying, self.synchronize(&part)).await?;
+            verified
+        };
+        if let Some(mode) = self.options.mode {
+            let set = part.file.set(Attributes::of_mode(mode)).await;
+            set.map_err(FilesError::on("change the mode of", path))?;
+        }
+        Ok(Put {
+            path: path.clone(),
+            size,
+            digest,
+            change: Change::Changed,
+            verified,
+            resumed_from: 0,
+            backup: None,
+        })
+    }
+
+    /// Why the existing file was not replaced. Says if its content could be written in place.
+    async fn not_replaced(&self, error: FilesError) -> FilesError {
+        if self.target.old.is_none() || !error.is_refusal_to_replace() {
+            return error;
+        }
+        let opened =
+            self.files.open_as(&self.target.path, Open::Write, Attributes::default()).await;
+        match opened {
+            Ok(_) => FilesError::NotReplaceable {
+                path: self.target.path.clone(),
+                source: Box::new(error),
+            },
+            Err(_) => error,
+        }
     }
 
     /// Compares the content with that of an existing file of the same size. `Some` if both are
@@ -595,6 +667,12 @@ impl Writing<'_> {
 
     /// Sets size, owner and times.
     async fn finish_attributes(&self, part: &Part, size: u64) -> Result<(), FilesError> {
+        self.keep_owner(part).await?;
+        self.finish_content(part, size).await
+    }
+
+    /// Sets size and times.
+    async fn finish_content(&self, part: &Part, size: u64) -> Result<(), FilesError> {
         let failed = FilesError::on("write", &self.target.path);
         // Ends a hole at the end, and cuts what an earlier attempt wrote beyond it.
         let sized = Attributes {
@@ -604,7 +682,6 @@ impl Writing<'_> {
         if let Err(error) = part.file.set(sized).await {
             return Err(self.write_failed(error).await);
         }
-        self.keep_owner(part).await?;
         if let Some(times) = self.options.times {
             let times = Attributes {
                 times: Some(times),

@@ -37,6 +37,10 @@ pub struct PutArgs {
     /// Keep a replaced file beside the new one.
     #[arg(long)]
     pub backup: bool,
+    /// Write into existing files, which keeps their owner, links and mounts, in place of replacing
+    /// them. Readers may see half of the content.
+    #[arg(long, conflicts_with = "backup")]
+    pub in_place: bool,
     /// How files are copied.
     #[command(flatten)]
     pub copy: CopyArgs,
@@ -122,6 +126,10 @@ pub struct EditArgs {
     /// Keep the replaced file beside the new one.
     #[arg(long)]
     pub backup: bool,
+    /// Write into the file, which keeps its owner, links and mounts, in place of replacing it.
+    /// Readers may see half of the content.
+    #[arg(long, conflicts_with = "backup")]
+    pub in_place: bool,
     /// Another user.
     #[command(flatten)]
     pub becomes: BecomeArgs,

@@ -51,6 +51,8 @@ pub(crate) struct Writing {
     parents: bool,
     #[serde(default)]
     backup: bool,
+    #[serde(default)]
+    in_place: bool,
 }
 
 /// The content of a file, or of the part that a Range selects.
@@ -146,6 +148,7 @@ pub(crate) async fn put(
         mode: writing.mode.as_deref().map(parse_mode).transpose()?,
         parents: writing.parents,
         backup: writing.backup,
+        in_place: writing.in_place,
         expected: expected(&service, &address, &Conditions::of(&headers)).await?,
         ..PutOptions::default()
     };

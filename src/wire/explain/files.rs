@@ -68,6 +68,10 @@ pub(super) fn files(error: &FilesError) -> Error {
             message,
             "write it with become=root (--become root), or remove the file first",
         ),
+        FilesError::NotReplaceable { .. } => not_replaceable(message),
+        FilesError::BackupInPlace(_) => {
+            Error::invalid(message, "copy the file first, or omit one of the two")
+        }
         FilesError::NoDigest(_) => Error::new(
             Code::Unsupported,
             message,
@@ -141,6 +145,13 @@ fn operation(error: &SftpError, message: String) -> Error {
             "its SFTP server is broken; use a command instead",
         ),
     }
+}
+
+fn not_replaceable(message: String) -> Error {
+    let effect = "which keeps owner, links and mounts; readers may then see half of it";
+    let hint = Hint::from(format!("use in_place=true, {effect}"));
+    let hint = hint.or_for_a_person(format!("use --in-place, {effect}"));
+    Error::new(Code::PermissionDenied, message, hint)
 }
 
 fn over_limit(message: String) -> Error {

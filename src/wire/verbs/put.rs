@@ -70,6 +70,9 @@ pub struct PutRequest {
     /// Keep the old file beside the new one.
     #[serde(default)]
     pub backup: bool,
+    /// Write into the file, not replace it.
+    #[serde(default)]
+    pub in_place: bool,
 }
 
 /// A replacement of text.
@@ -253,6 +256,7 @@ impl Service {
                 mode: request.mode.as_deref().map(parse_mode).transpose()?,
                 parents: request.parents,
                 backup: request.backup,
+                in_place: request.in_place,
                 expected: expected.map_or(Expected::Anything, Expected::Digest),
                 ..PutOptions::default()
             },

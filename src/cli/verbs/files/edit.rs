@@ -85,6 +85,7 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
                 .as_deref()
                 .map_or(Expected::NoFile, |old| Expected::Digest(Digest::of(old))),
             backup: args.backup,
+            in_place: args.in_place,
             ..PutOptions::default()
         };
         let content = FileSource::Memory(new.into());

@@ -240,6 +240,7 @@ impl Putting<'_> {
             mode: self.args.mode,
             parents: self.args.parents,
             backup: self.args.backup,
+            in_place: self.args.in_place,
             ..PutOptions::default()
         };
         let Source::File { path, .. } = source else {
