@@ -44,7 +44,7 @@ enum Commands {
     TakenAway,
 }
 
-/// What becomes of a durable job.
+/// How a durable job ends up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Durable {
     Runs,

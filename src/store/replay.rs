@@ -129,7 +129,7 @@ impl Replay {
     fn skip_damage(&mut self) -> io::Result<bool> {
         let (segment, position) = self.position();
         if self.filled == self.read {
-            // The end of what is stored, and no damage.
+            // The end of the stored frames, and no damage.
             return Ok(false);
         }
         let index = self.media.open(&self.job, Part::Index(segment), Access::Read);

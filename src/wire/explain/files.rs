@@ -57,12 +57,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "give another path, or replace it",
         ),
         FilesError::Edit { source, .. } => edit(source, message),
-        FilesError::Corrupt { .. } => Error::new(
-            Code::NotVerified,
-            message,
-            "it changed during the transfer, or the disk is damaged; try again",
-        )
-        .retryable(),
+        FilesError::Corrupt { .. } => corrupt(message),
         FilesError::Owner { .. } => Error::new(
             Code::PermissionDenied,
             message,
@@ -145,6 +140,11 @@ fn operation(error: &SftpError, message: String) -> Error {
             "its SFTP server is broken; use a command instead",
         ),
     }
+}
+
+fn corrupt(message: String) -> Error {
+    let hint = "it changed during the transfer, or the disk is damaged; try again";
+    Error::new(Code::NotVerified, message, hint).retryable()
 }
 
 fn not_replaceable(message: String) -> Error {
