@@ -266,7 +266,6 @@ impl HostFiles {
         &self,
         path: &RemotePath,
     ) -> Result<(), FilesError> {
-        // Of two in a row, the second would be somebody's who makes links all the time.
         if self.is_link(path).await? {
             self.remove(path).await?;
         }

@@ -1,8 +1,8 @@
-//! What an operator should know, for readiness, metrics and alerts.
+//! State of the process and its dependencies, for readiness, metrics and alerts.
 
 use super::door::Door;
 
-/// State of what the process depends on.
+/// State of the process's dependencies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// Why nothing can be stored, in words.

@@ -516,7 +516,7 @@ impl Jobs {
         self.door.runner().peers()
     }
 
-    /// What an operator should know: of the store, the policy, approvals, notifications and hosts.
+    /// State of the store, the policy, approvals, notifications and hosts, for operators.
     #[doc(hidden)]
     pub async fn health(&self) -> Health {
         self.door.health().await

@@ -191,7 +191,7 @@ enum Escape {
     Ends(usize),
     /// The text ends before it does.
     NeedsMore,
-    /// The bytes are no escape sequence, or it is too long.
+    /// The bytes are not an escape sequence, or it is too long.
     None,
 }
 

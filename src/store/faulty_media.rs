@@ -14,6 +14,8 @@ pub(crate) struct DiskFault {
     /// Bytes that the next append writes before it fails.
     armed: Mutex<Option<usize>>,
     has_failed: AtomicBool,
+    /// Whether each append fails.
+    is_full: AtomicBool,
 }
 
 impl DiskFault {
@@ -22,13 +24,18 @@ impl DiskFault {
         *lock(&self.armed) = Some(bytes);
     }
 
+    /// Each append fails from now on, or none does.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.is_full.store(is_full, Relaxed);
+    }
+
     /// Whether an append has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Relaxed)
     }
 
     fn take(&self) -> Option<usize> {
-        let armed = lock(&self.armed).take();
+        let armed = lock(&self.armed).take().or_else(|| self.is_full.load(Relaxed).then_some(0));
         self.has_failed.fetch_or(armed.is_some(), Relaxed);
         armed
     }

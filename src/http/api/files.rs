@@ -55,6 +55,11 @@ pub(crate) struct Writing {
     in_place: bool,
 }
 
+/// Announced size up to which a file is read before the answer begins, because the size may be wrong.
+const MOST_READ_FIRST: u64 = 64 << 10;
+/// Maximum bytes of such a file that are answered with their length.
+const MOST_WITHOUT_SIZE: u64 = 1 << 20;
+
 /// The content of a file, or of the part that a Range selects.
 pub(crate) async fn get(
     Extension(service): Extension<Service>,
@@ -77,7 +82,20 @@ pub(crate) async fn get(
             return Err(file_error(host, FilesError::NotAFile(path)).into());
         }
     }
-    let total = found.size.unwrap_or(0);
+    let announced = found.size.unwrap_or(0);
+    // Files of /proc announce no size, and those of /sys a page.
+    let small = if announced <= MOST_READ_FIRST {
+        let read = files.read_piece(&path, 0, MOST_WITHOUT_SIZE).await;
+        Some(read.map_err(|error| file_error(host, error))?)
+    } else {
+        None
+    };
+    let total = match small {
+        Some(small) if small.bytes.len() as u64 != announced => {
+            return without_size(files, &path, host, (small.bytes, small.has_more)).await;
+        }
+        Some(_) | None => announced,
+    };
     let tag = tag_of(&files, &path, &found).await.map_err(|error| file_error(host, error))?;
     let conditions = Conditions::of(&headers);
     if !conditions.allows(Some(&tag)) {
@@ -123,6 +141,24 @@ pub(crate) async fn get(
         headers.insert(header::LAST_MODIFIED, header_value(&modified)?);
     }
     Ok(response)
+}
+
+/// A file whose content is not as long as its host has announced. Its parts can't be requested, and it has no tag. `has_more`:
+/// whether it goes on after its beginning.
+async fn without_size(
+    files: HostFiles,
+    path: &RemotePath,
+    host: &str,
+    (beginning, has_more): (Bytes, bool),
+) -> Result<Response, Failure> {
+    let body = if has_more {
+        let pieces = files.pieces(path, 0, None).await.map_err(|error| file_error(host, error))?;
+        Body::from_stream(held(files, pieces))
+    } else {
+        Body::from(beginning)
+    };
+    let kind = HeaderValue::from_static("application/octet-stream");
+    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
 }
 
 /// Writes a file at once: readers see the old content or the new one.

@@ -183,7 +183,7 @@ impl Acceptor {
                 timeout(GOODBYE, connection).await.unwrap_or(Ok(()))
             }
             () = has_to_leave.cancelled() => {
-                // Another connection needs its slot now. A request may have come meanwhile.
+                // Another connection needs its slot now. A request may have arrived meanwhile.
                 if !activity.is_busy() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Logins of the page: what the cookies of browsers stand for.
+//! Logins of the page.
 //!
 //! A cookie holds a random key. The token is stored encrypted with it, under the key's hash, and shared like all state:
 //! a login is valid at each replica and after a restart. The store alone reveals no token, and a cookie alone is none.

@@ -223,7 +223,7 @@ impl Gauges {
     }
 }
 
-/// The program, and what it depends on: 1 if it can be used, else 0.
+/// The program, and its dependencies: 1 if one can be used, else 0.
 fn register_health(registry: &mut Registry, gauges: &Gauges) {
     let program = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
     registry.register("build", "The program", program);

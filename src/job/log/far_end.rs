@@ -19,11 +19,11 @@ pub trait FarEnd: Send {
     /// the store, see [`Job::wait_for_store`](crate::job::Job::wait_for_store).
     fn next(&mut self) -> impl Future<Output = FarEvent> + Send;
 
-    /// What becomes of output that is not received yet.
+    /// Where output stays that is not received yet.
     fn backlog(&self) -> Backlog;
 }
 
-/// What becomes of a far end's output that is not received yet.
+/// Where a far end's output stays that is not received yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backlog {
     /// The host keeps it, and the command continues.

@@ -149,7 +149,7 @@ impl Pending {
         self.bytes > MOST_AHEAD || self.bytes > 0 && load == StoreLoad::Heavy
     }
 
-    /// Whether a far end that waits has to go on waiting.
+    /// Whether a far end that waits has to keep waiting.
     pub(crate) fn is_behind(&self, load: StoreLoad) -> bool {
         self.bytes > FEW_AHEAD || self.bytes > 0 && load == StoreLoad::Heavy
     }

@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// What the events say: the caller and job of a read, or the number of repetitions.
+    /// The events in words: the caller and job of a read, or the number of repetitions.
     fn told(events: Vec<Event>) -> Vec<String> {
         let told = events.into_iter().map(|event| {
             if let Event::Repeated(Repeated {

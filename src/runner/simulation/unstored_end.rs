@@ -19,6 +19,8 @@ use crate::store::{DiskFault, Memory, Store};
 const QUIET: Duration = Duration::from_secs(10);
 /// Time for which the disk hangs, so that line and end are stored together.
 const HANG: Duration = Duration::from_secs(2);
+/// Time for which the disk is full: longer than the output of a durable job waits for room.
+const LONG_FULL: Duration = Duration::from_secs(90);
 /// Time limit for reading the job to its end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,14 +57,15 @@ async fn a_reader_at_another_process_reads_to_an_end_that_the_disk_could_not_tak
     sleep(QUIET).await;
 
     owner.hang_disk_for(HANG);
-    fault.fail_next_append_after(0);
+    fault.set_full(true);
     host.print(job.id.as_str(), 0, line(2).as_bytes());
     host.end(job.id.as_str(), 0);
 
-    sleep(QUIET).await;
+    sleep(LONG_FULL).await;
     let log = disk.log(&job.id);
     assert!(fault.has_failed() && log.open(RingLimits::default()).unwrap().outcome.is_none());
 
+    fault.set_full(false);
     let is_done = timeout(PATIENCE, reader.done()).await.is_ok();
     let progress = reader.progress();
     assert!(is_done, "{progress:?}");

@@ -8,7 +8,7 @@ use crate::store::{Store, StoreError};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Mutex, lock};
 
-/// What is known of the store.
+/// The store's errors, and the result of the last probe.
 pub(super) struct Health {
     /// Writes that have failed.
     errors: AtomicU64,

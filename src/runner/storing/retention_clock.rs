@@ -1,7 +1,7 @@
 //! Whether the clock may be trusted to delete old jobs: one that is days ahead for a few seconds must delete nothing.
 //!
 //! The reading at each sweep is compared with the one before it, also that of an earlier process. While the machine
-//! runs, its uptime tells how much time has passed. Over a restart of the machine, only a step back or of many days is
+//! runs, its uptime shows how much time has passed. Over a restart of the machine, only a step back or of many days is
 //! a jump.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::store::{SharedText, StoreError};
 
-/// What is known of the clock. Stored, so that short-lived processes know it, too.
+/// The last reading and the doubts about it. Stored, so that short-lived processes know them, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RetentionClock {
     last: Option<Reading>,
@@ -97,7 +97,7 @@ impl Reading {
     }
 }
 
-/// Takes a reading, and stores what is known of the clock. Returns whether the clock is trusted. Blocking.
+/// Takes a reading, and stores the new state. Returns whether the clock is trusted. Blocking.
 ///
 /// # Errors
 /// If the state can't be read: then it is not known whether the clock has jumped.
@@ -114,7 +114,7 @@ pub(super) fn is_clock_trusted(text: &dyn SharedText, now: &Reading) -> Result<b
             // Another process was faster. The next sweep looks again.
             Ok(false) => return Ok(false),
             Ok(true) => {}
-            // A full disk must not keep what is old.
+            // A full disk must not keep old jobs.
             Err(error) => tracing::warn!(%error, "the time of this sweep could not be stored"),
         }
     }
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// What is answered to each reading in turn, by processes that store what they know.
+    /// The answers to readings in turn, by processes that share their state.
     fn answers(readings: &[Reading]) -> Vec<bool> {
         let text = MemoryText::default();
         readings
