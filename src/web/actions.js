@@ -62,6 +62,7 @@ export class AnswerForm {
   #hint = element("span", { className: "hint" });
   #isAwaiting = false;
   #isSecret = false;
+  #isOver = false;
   // Number of the newest question to the host, whose reply counts.
   #question = 0;
 
@@ -85,7 +86,8 @@ export class AnswerForm {
     const isInUse = this.#answer.input.value !== "" && isRunning(job);
     this.element.hidden = !isAwaiting && !isInUse;
     if (beginsToWait) this.#lookForSecret(job);
-    if (!isRunning(job)) this.#answer.input.value = "";
+    this.#isOver = job.host !== undefined && !isRunning(job);
+    if (this.#isOver) this.#answer.input.value = "";
   }
 
   // A program that turns the terminal's echo off asks for a secret. On a terminal, each answer is treated as a secret
@@ -125,7 +127,8 @@ export class AnswerForm {
       // The next prompt is a new one, also if the job never seemed to stop waiting.
       this.#isAwaiting = false;
       this.#question++;
-      say("The answer is sent");
+      // The job may have ended because of it, and that message stays.
+      if (!this.#isOver) say("The answer is sent");
     });
   }
 }
