@@ -150,6 +150,14 @@ impl Style {
                     Escape::NeedsMore => return None,
                     Escape::None => break,
                 },
+                // SI and SO are in `tput sgr0` of many terminals. The clean view drops them all.
+                Some([byte, ..]) if is_dropped(*byte) && *byte != expected => at += 1,
+                Some(rest) if begins_invisible(rest) && expected != rest[0] => {
+                    match invisible_length(rest) {
+                        Some(length) => at += length,
+                        None => return None,
+                    }
+                }
                 // Bold and underlined text of a printer, as in manual pages: `s BS s`, `_ BS s`.
                 Some([BACKSPACE]) => return None,
                 Some([BACKSPACE, again, ..]) if *again == before => at += 2,
@@ -175,6 +183,34 @@ impl Style {
         }
         Some(at)
     }
+}
+
+/// Whether a terminal does nothing visible with a control character.
+fn is_dropped(byte: u8) -> bool {
+    matches!(byte, 0..=0x07 | 0x0b | 0x0c | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f)
+}
+
+/// Characters without a width, in UTF-8.
+const INVISIBLE: [&[u8]; 8] = [
+    "\u{ad}".as_bytes(),
+    "\u{200b}".as_bytes(),
+    "\u{200c}".as_bytes(),
+    "\u{200d}".as_bytes(),
+    "\u{200e}".as_bytes(),
+    "\u{200f}".as_bytes(),
+    "\u{2060}".as_bytes(),
+    "\u{feff}".as_bytes(),
+];
+
+/// Whether a text begins with a character without a width, or may do so once more bytes come.
+fn begins_invisible(text: &[u8]) -> bool {
+    let may_become = |form: &&[u8]| form.starts_with(text) || text.starts_with(form);
+    !text.is_empty() && INVISIBLE.iter().any(may_become)
+}
+
+/// Length of the character without a width at the start of a text. `None` if the text ends too early to tell.
+fn invisible_length(text: &[u8]) -> Option<usize> {
+    INVISIBLE.iter().find(|form| text.starts_with(form)).map(|form| form.len())
 }
 
 /// The place between two bytes of a form.
@@ -207,12 +243,14 @@ fn escape_length(rest: &[u8]) -> Escape {
     let Some(first) = rest.first() else { return Escape::NeedsMore };
     let (end, most) = match first {
         b'[' => {
-            let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
-            (
-                rest.iter().skip(1).position(is_final).map(|end| end + 2),
-                MAX_ESCAPE,
-            )
+            // CAN and SUB abort it. So does another escape sequence, which begins there.
+            let ends = |byte: &u8| matches!(byte, 0x40..=0x7e | 0x18 | 0x1a | 0x1b);
+            let end = rest.iter().skip(1).position(ends).map(|end| end + 1);
+            let length = end.map(|end| if rest[end] == 0x1b { end } else { end + 1 });
+            (length, MAX_ESCAPE)
         }
+        // Aborted by another one.
+        0x1b => (Some(0), MAX_ESCAPE),
         b']' | b'P' | b'X' | b'^' | b'_' => (string_length(rest), MAX_STRING),
         _ => {
             let is_final = |byte: &u8| !(0x20..=0x2f).contains(byte);

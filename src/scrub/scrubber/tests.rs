@@ -190,6 +190,13 @@ fn what_a_terminal_does_not_show_hides_no_secret() {
         "\x1b]8;;https://example.com/a?b=c\x1b\\",
         "\x1b]8;;\x07",
         "\x1b]0;a title\x07\x1b[0m",
+        "\x1b[m\x0f",
+        "\0",
+        "\x05\x7f",
+        "\u{200b}",
+        "\u{ad}\u{feff}",
+        "\x1b[1\x18",
+        "\x1b\x1b[m",
     ] {
         for at in 1..value.len() {
             let (one, other) = value.split_at(at);
