@@ -43,9 +43,17 @@ pub(super) fn login_ended() -> Error {
     Error::new(Code::Unauthenticated, "the login has ended", hint)
 }
 
+/// The logins can't be read or stored. Without the reason, which may name files: the caller may be anybody.
 pub(super) fn logins_unusable(error: SharedValueError) -> Error {
-    let hint = "look at the server's state directory, or at NATS; then try again";
-    Error::new(Code::Io, format!("the logins can't be used: {error}"), hint).retryable()
+    tracing::error!(%error, "the logins of the page can't be used");
+    let message = "the logins can't be read or stored";
+    if let SharedValueError::Damaged(..) = error {
+        let hint =
+            "the operator has to delete logins.json in the state directory; then log in again";
+        return Error::new(Code::Io, message, hint);
+    }
+    let hint = "the server's log says why; try again, or use a token in the header Authorization";
+    Error::new(Code::Io, message, hint).retryable()
 }
 
 pub(super) fn refused(why: Refused) -> Error {

@@ -157,8 +157,12 @@ impl Room {
 
 impl Seats {
     fn count(&self, network: Option<IpAddr>) -> usize {
-        let stays = |seat: &&Seat| seat.network == network && !seat.has_to_leave.is_cancelled();
-        self.taken.values().filter(stays).count()
+        // One that has to leave stays if a request came first.
+        let leaves = |seat: &Seat| seat.has_to_leave.is_cancelled() && !seat.activity.is_busy();
+        self.taken
+            .values()
+            .filter(|seat| seat.network == network && !leaves(seat))
+            .count()
     }
 
     /// Sends an idle connection away: one that has made no request, else the one that came first. Returns whether there
@@ -228,6 +232,25 @@ mod tests {
         let _third = enter().await;
         assert!(answered.has_to_leave.is_cancelled() || room.taken() == 3);
         assert!(!busy.has_to_leave.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn connections_that_turn_busy_when_they_have_to_leave_count_on() {
+        let room = Room::new(Places {
+            most: 10,
+            most_of_one: 2,
+        });
+        let peer = Peer::Network([10, 0, 0, 1].into());
+        let enter = async || room.take(room.wait().await, peer);
+        let mut streams = Vec::new();
+        for _ in 0..2 {
+            streams.push(enter().await.unwrap());
+        }
+        // The first one has to leave, and its request arrives at the same moment.
+        streams.push(enter().await.unwrap());
+        let _requests: Vec<_> = streams.iter().map(|place| place.activity.begin()).collect();
+
+        assert!(enter().await.is_none());
     }
 
     #[test]

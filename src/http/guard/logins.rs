@@ -4,6 +4,7 @@
 //! a login is valid at each replica and after a restart. The store alone reveals no token, and a cookie alone is none.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aes_gcm::aead::{Aead, KeyInit, Nonce};
@@ -17,7 +18,6 @@ use tokio::time::Instant;
 
 use crate::jobs::{SharedValue, SharedValueError};
 use crate::lock::lock;
-use crate::sync::Mutex;
 
 /// The logins of a server and of all that share its state.
 pub(crate) struct Logins {
@@ -53,6 +53,8 @@ const KEY_BYTES: usize = 32;
 const LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A logout at another server ends a login here after this time.
 const FRESH: Duration = Duration::from_secs(1);
+/// Maximum logins. Beyond it, the oldest end.
+const MOST: usize = 1000;
 /// Maximum bytes of all logins: NATS stores no text above a mebibyte. Beyond it, the oldest end.
 const MOST_BYTES: usize = 512 << 10;
 
@@ -140,7 +142,7 @@ impl Table {
         self.0.retain(|_, login| now < login.until);
         self.0.insert(name, login);
         let bytes_of = |(name, login): (&String, &Login)| name.len() + login.sealed.len();
-        while self.0.iter().map(bytes_of).sum::<usize>() > MOST_BYTES {
+        while self.0.len() > MOST || self.0.iter().map(bytes_of).sum::<usize>() > MOST_BYTES {
             let oldest = self.0.iter().min_by_key(|(_, login)| login.until);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { return };
             self.0.remove(&oldest);
