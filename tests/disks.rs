@@ -452,6 +452,24 @@ async fn readiness_and_metrics_tell_that_nothing_can_be_stored_and_that_it_can_a
     .await;
 }
 
+#[tokio::test]
+async fn a_server_does_not_start_on_a_full_disk() {
+    let sshd = Sshd::start().await;
+    let disk = Disk::mount(sshd.path("state"), "size=1m,mode=700");
+    let ballast = disk.fill();
+
+    let serve = ["serve", "--http", "127.0.0.1:0", "--no-auth"];
+    let ended = support::command::sshjobs(&sshd, &serve);
+
+    let words = String::from_utf8_lossy(&ended.stderr);
+    assert!(
+        !ended.status.success() && words.contains("No space left"),
+        "{words}"
+    );
+    std::fs::remove_file(ballast).unwrap();
+    drop(Server::start(&sshd));
+}
+
 /// A policy that allows everything and records it in this directory.
 fn recording_policy(log: &Path, on_failure: &str) -> String {
     format!(

@@ -108,6 +108,25 @@ async fn stdin_and_stdout_are_files() {
 }
 
 #[tokio::test]
+async fn options_for_files_are_refused_with_a_directory() {
+    let sshd = Sshd::start().await;
+    let tree = sshd.path("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let tree = tree.display().to_string();
+    let target = there(&sshd.path("copy"));
+    for options in [&["--mode", "600"][..], &["--backup"], &["--in-place"]] {
+        let put = sshjobs(
+            &sshd,
+            &[&["put", "-r"], options, &[&tree, &target]].concat(),
+        );
+        let said = String::from_utf8_lossy(&put.stderr);
+        assert_eq!(put.status.code(), Some(2), "{said}");
+        assert!(said.contains("a source is a directory"), "{said}");
+        assert!(!sshd.path("copy").exists());
+    }
+}
+
+#[tokio::test]
 async fn a_large_directory_is_refused_at_once_if_the_host_can_not_take_it() {
     let sshd = Sshd::start().await;
     let large = sshd.path("large");

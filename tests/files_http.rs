@@ -77,12 +77,21 @@ async fn files_without_a_true_size_are_sent_whole() {
     let server = Server::start(&sshd);
     let curl = curl(&sshd, &server);
     // The kernel announces 0 bytes of the first two, and a page of the third.
-    for path in ["/proc/version", "/proc/self/status", "/sys/kernel/kexec_loaded"] {
+    for path in [
+        "/proc/version",
+        "/proc/self/status",
+        "/sys/kernel/kexec_loaded",
+    ] {
         let Ok(expected) = fs::read(path) else { continue };
         let got = curl.at(&[], path);
         assert_eq!(got.status, 200, "{path}");
-        assert_eq!(got.header("content-length"), Some(got.body.len().to_string().as_str()));
-        let first = |text: &[u8]| text.split(|byte| *byte == b'\n' || *byte == b'\t').next().unwrap().to_vec();
+        assert_eq!(
+            got.header("content-length"),
+            Some(got.body.len().to_string().as_str())
+        );
+        let first = |text: &[u8]| {
+            text.split(|byte| *byte == b'\n' || *byte == b'\t').next().unwrap().to_vec()
+        };
         assert_eq!(first(&got.body), first(&expected), "{path}");
     }
     let long = curl.at(&[], "/proc/kallsyms");

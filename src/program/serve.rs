@@ -123,6 +123,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         send_notifications(&service);
         let jobs = service.library().clone();
         require_policy(&service).await?;
+        require_store(&service).await?;
         let service = service.of(Caller::local(), Rights::everywhere(most));
         let library = service.library().clone();
         let certificate = server.certificate();
@@ -155,6 +156,20 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
             Exit::of_error(&error)
         }
     }
+}
+
+/// Refuses to start without the store: its jobs would be unknown, and nothing opens it later. A supervisor starts the
+/// server again.
+async fn require_store(service: &Service) -> Result<(), Error> {
+    let Some(trouble) = service.library().health().await.store_trouble else {
+        return Ok(());
+    };
+    let hint = "make room or mend the directory, or name another one with --state-dir";
+    Err(Error::new(
+        Code::Io,
+        format!("nothing can be stored: {trouble}"),
+        hint,
+    ))
 }
 
 /// Refuses to start with a policy file that can't be used. Returns whether there is a policy.

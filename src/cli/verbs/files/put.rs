@@ -52,6 +52,13 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
             .iter()
             .map(|path| source(path, &args.copy))
             .collect::<Result<_, _>>()?;
+        let has_directory = sources.iter().any(|source| matches!(source, Source::Directory(_)));
+        if has_directory && (args.mode.is_some() || args.backup || args.in_place) {
+            return Err(Error::invalid(
+                "--mode, --backup and --in-place are for files, and a source is a directory",
+                "copy the directory without them (-p keeps modes and times), or its files one by one",
+            ));
+        }
         let hosts = hosts_of(&api, &target.hosts).await?;
         let uses_stdin = sources.iter().any(|source| matches!(source, Source::Stdin));
         if uses_stdin && (hosts.len() > 1 || sources.len() > 1) {
