@@ -55,8 +55,8 @@ pub fn install() -> String {
         "umask 077; {{ read -r H </proc/sys/kernel/hostname; }} 2>/dev/null || H=$(uname -n); \
          grep -qs ^KillUserProcesses=yes /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf && {{ echo {RESULT}logout; exit; }}; \
          for d in \"${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs\" \"/var/tmp/sshjobs-$(id -u)\"; do \
-         case $d in /var/tmp/*) if [ -h \"$d\" ] || {{ [ -e \"$d\" ] && {{ [ -O \"$d\" ] && false || true; }}; }}; then \
-         why=\"$d is a link or belongs to another user\"; continue; fi ;; esac; \
+         taken=; case $d in /var/tmp/*) if [ -h \"$d\" ]; then taken=1; elif [ -O \"$d\" ]; then :; elif [ -e \"$d\" ]; then taken=1; fi ;; esac; \
+         if [ -n \"$taken\" ]; then why=\"$d is a link or belongs to another user\"; continue; fi; \
          why=$(mkdir -p \"$d/spool/$H/f\" 2>&1) && [ -O \"$d\" ] && [ -d \"$d/spool\" ] && why=$(touch \"$d/spool/$H/try\" 2>&1) || continue; \
          f=\"$d/spool/{name}\"; [ -f \"$f\" ] || {{ echo {RESULT}send; \
          dd bs=1 count={script} of=\"$f.$$\" 2>/dev/null && dd bs=1 count={follower} of=\"$f.pl.$$\" 2>/dev/null; \
