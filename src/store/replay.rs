@@ -140,6 +140,22 @@ impl Replay {
         let Some(next) = marks.iter().find(|mark| mark.offset > position) else {
             return Ok(false);
         };
+        // The writer may have completed the frame since it was read.
+        self.fill(self.filled - self.read + HEADER)?;
+        if matches!(
+            measure(&self.buffer[self.read..self.filled], self.seal),
+            Measured::Whole(_)
+        ) {
+            return Ok(true);
+        }
+        // After a power failure, the index may have marks of frames that are lost.
+        let is_there = self
+            .blob
+            .as_ref()
+            .is_some_and(|blob| blob.length().is_ok_and(|length| next.offset < length));
+        if !is_there {
+            return Ok(false);
+        }
         tracing::warn!(
             job = %self.job,
             segment,
