@@ -216,14 +216,16 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
             "NATS can't be reached\n".to_owned(),
         );
     }
-    let health = jobs.health().await;
-    if health.store_trouble.is_some() {
+    if jobs.store_trouble().is_some() {
         // Without the reason, which names files: the caller may be anybody.
         let answer = "nothing can be stored; the server's log says why\n";
         return (StatusCode::SERVICE_UNAVAILABLE, answer.to_owned());
     }
     let mut answer = "ready\n".to_owned();
-    if let Some(trouble) = health.policy_trouble {
+    let Some(state) = jobs.policy_state().await else {
+        return (StatusCode::OK, answer);
+    };
+    if let Some(trouble) = state.trouble {
         // Without the text of the file: the caller may be anybody.
         tracing::debug!(trouble, "asked for readiness");
         answer.push_str(
@@ -231,7 +233,7 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
              `sshjobs policy check` shows the mistake\n",
         );
     }
-    if health.is_audit_failing {
+    if state.is_log_failing {
         answer.push_str("error: the audit log can't be written\n");
     }
     (StatusCode::OK, answer)

@@ -1,5 +1,9 @@
 //! State of the process and its dependencies, for readiness, metrics and alerts.
 
+use std::time::Duration;
+
+use tokio::time::timeout;
+
 use super::door::Door;
 
 /// State of the process's dependencies.
@@ -19,6 +23,14 @@ pub struct Health {
     pub hosts_failing: usize,
 }
 
+/// Time limit for a count that is read from the store, which may hang.
+const COUNT_TIME: Duration = Duration::from_secs(1);
+
+/// A count. 0 if the store does not answer.
+async fn in_time(count: impl Future<Output = usize>) -> usize {
+    timeout(COUNT_TIME, count).await.unwrap_or(0)
+}
+
 impl Door {
     pub(super) async fn health(&self) -> Health {
         let policy = self.judge_state().await;
@@ -27,8 +39,8 @@ impl Door {
             store_trouble: inside.runner.store_trouble(),
             is_audit_failing: policy.as_ref().is_some_and(|state| state.is_log_failing),
             policy_trouble: policy.and_then(|state| state.trouble),
-            approvals_waiting: inside.judge.approvals_waiting().await,
-            notifications_given_up: inside.notifier.given_up().await,
+            approvals_waiting: in_time(inside.judge.approvals_waiting()).await,
+            notifications_given_up: in_time(inside.notifier.given_up()).await,
             hosts_failing: inside.last_errors.count(),
         }
     }

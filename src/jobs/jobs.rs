@@ -516,6 +516,12 @@ impl Jobs {
         self.door.runner().peers()
     }
 
+    /// Why nothing can be stored, in words. Does not wait.
+    #[doc(hidden)]
+    pub fn store_trouble(&self) -> Option<String> {
+        self.door.runner().store_trouble()
+    }
+
     /// State of the store, the policy, approvals, notifications and hosts, for operators.
     #[doc(hidden)]
     pub async fn health(&self) -> Health {

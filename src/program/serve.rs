@@ -123,7 +123,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         send_notifications(&service);
         let jobs = service.library().clone();
         require_policy(&service).await?;
-        require_store(&service).await?;
+        require_store(&service)?;
         let service = service.of(Caller::local(), Rights::everywhere(most));
         let library = service.library().clone();
         let certificate = server.certificate();
@@ -160,8 +160,8 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
 
 /// Refuses to start without the store: its jobs would be unknown, and nothing opens it later. A supervisor starts the
 /// server again.
-async fn require_store(service: &Service) -> Result<(), Error> {
-    let Some(trouble) = service.library().health().await.store_trouble else {
+fn require_store(service: &Service) -> Result<(), Error> {
+    let Some(trouble) = service.library().store_trouble() else {
         return Ok(());
     };
     let hint = "make room or mend the directory, or name another one with --state-dir";

@@ -354,7 +354,10 @@ impl Guard {
         } else {
             None
         };
-        let Some(cookie) = cookie else { return self.service_of(None, peer).await };
+        // Without tokens every client is let in, also with an old cookie.
+        let Some(cookie) = cookie.filter(|_| self.tokens.is_some()) else {
+            return self.service_of(None, peer).await;
+        };
         let token = self.logins.token_of(&cookie).await.map_err(reject::logins_unusable)?;
         match token {
             Some(token) => self.service_of(Some(token), peer).await,
