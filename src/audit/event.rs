@@ -150,6 +150,9 @@ pub struct Repeated {
     /// The host, as named by the caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
+    /// The names and addresses of its machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub machine: Vec<String>,
     /// The job that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,

@@ -252,8 +252,13 @@ impl FilesError {
 
     /// Whether the host refuses to make a file in the target's directory, to give it an owner or to rename it.
     pub(super) fn is_refusal_to_replace(&self) -> bool {
-        if let Self::Operation { source, .. } = self {
-            return source.is(Status::PermissionDenied) || source.is(Status::Failure);
+        if let Self::Operation {
+            operation, source, ..
+        } = self
+        {
+            // A mount, in the case of a rename. Other failures may have any cause.
+            let is_mounted = *operation == "replace" && source.is(Status::Failure);
+            return is_mounted || source.is(Status::PermissionDenied);
         }
         matches!(self, Self::Owner { .. })
     }

@@ -261,16 +261,16 @@ impl Writing<'_> {
         if self.options.in_place && self.target.old.is_some() {
             return self.write_in_place(source).await;
         }
-        let Some(again) = source.again() else {
+        let written = match source.again() {
             // A stream: no later attempt could continue its part file.
-            return self.attempt(&PartName::unique(), source).await;
-        };
-        let written = match self.attempt(&self.resumable_name(&source), source).await {
-            // Another process sends the same content to this file, and has taken the part file.
-            Err(FilesError::Contested(_) | FilesError::Corrupt { .. }) => {
-                self.attempt(&PartName::unique(), again).await
-            }
-            written => written,
+            None => self.attempt(&PartName::unique(), source).await,
+            Some(again) => match self.attempt(&self.resumable_name(&source), source).await {
+                // Another process sends the same content to this file, and has taken the part file.
+                Err(FilesError::Contested(_) | FilesError::Corrupt { .. }) => {
+                    self.attempt(&PartName::unique(), again).await
+                }
+                written => written,
+            },
         };
         match written {
             Err(error) => Err(self.not_replaced(error).await),

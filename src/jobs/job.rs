@@ -450,18 +450,23 @@ impl Job {
     /// Those of [`kill`](Self::kill) and [`forget`](Self::forget).
     pub async fn kill_and_forget(&self) -> Result<(u64, u64), Error> {
         let inside = self.act(Verb::Forget).await?;
-        match self.kill().await {
-            Err(Error::StillRunning(_)) if self.job.spec.durable => {}
-            killed => {
-                killed?;
-                return self.forget().await;
-            }
+        if !self.job.spec.durable || self.is_over() {
+            self.kill().await?;
+            return self.forget().await;
         }
-        tracing::warn!(job = %self.job.id, "it was killed, and is removed without a report of its end");
-        let forgotten = self.job.forget_output(Selection::Both).await;
-        inside.runner.unfollow(&self.job);
-        inside.runner.forget(&self.job).await;
-        Ok(forgotten)
+        let is_dead = match self.signal(Signal::KILL, None).await {
+            Ok(report) => report.confirmed_dead,
+            Err(Error::Signal(SignalError::JobEnded)) => true,
+            Err(error) => return Err(error),
+        };
+        if !self.wait_within(END_SEEN).await {
+            if !is_dead {
+                return Err(Error::StillRunning(self.job.id.clone()));
+            }
+            tracing::warn!(job = %self.job.id, "it was killed, and is removed without a report of its end");
+            inside.runner.end_unreported(&self.job).await;
+        }
+        self.forget().await
     }
 
     /// Cancels a queued job. One that has started meanwhile continues.

@@ -161,6 +161,7 @@ impl Style {
                 // Bold and underlined text of a printer, as in manual pages: `s BS s`, `_ BS s`.
                 Some([BACKSPACE]) => return None,
                 Some([BACKSPACE, again, ..]) if *again == before => at += 2,
+                Some([b'_']) if expected != b'_' => return None,
                 Some([b'_', BACKSPACE, ..]) => at += 2,
                 Some(_) if !may_break_line => break,
                 Some([b'\r' | b'\n', ..]) => at += 1,
@@ -272,8 +273,8 @@ fn string_length(rest: &[u8]) -> Option<usize> {
     let end = rest.iter().position(|byte| matches!(byte, 0x07 | 0x1b))?;
     match rest.get(end)? {
         0x07 => Some(end + 1),
-        _ if rest.len() > end + 1 => Some(end + 2),
-        _ => None,
+        // Another escape sequence aborts the string.
+        _ => rest.get(end + 1).map(|next| if *next == b'\\' { end + 2 } else { end }),
     }
 }
 

@@ -81,6 +81,7 @@ impl Counted {
             address: first.address,
             verb: first.verb,
             host: first.host,
+            machine: first.machine,
             job: first.job,
             path: first.path,
             calls: repetitions,

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::sweep::{connect_ahead, sweep};
 use crate::hosts::{HostRef, Hosts, Script};
 use crate::job::{
-    AwaitsStdin, Job, JobId, JobScreen, Scope, SecretFingerprint, awaits_stdin_script,
+    AwaitsStdin, Job, JobId, JobScreen, LostWhy, Outcome, Scope, SecretFingerprint,
+    awaits_stdin_script,
 };
 use crate::output::TerminalSize;
 use crate::runner::durable::{SshSessions, ask, stdin_on_host};
@@ -22,6 +23,7 @@ use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
+use crate::runner::record::finish;
 use crate::runner::start::{find_started, launch_queued, spawn};
 use crate::runner::state::{
     Followers, ForeignJobs, Limits, Lookup, Observer, Order, QueueRule, Registry, Screens,
@@ -356,9 +358,11 @@ impl Runner {
         )
     }
 
-    /// Stops following a durable job, whose recorder then ends without an outcome.
-    pub fn unfollow(&self, job: &Job) {
+    /// Ends a durable job whose processes are dead, and whose host does not report that.
+    pub async fn end_unreported(&self, job: &Job) {
         drop(self.shared.followers.unfollow(&HostRef::of(job), &job.id));
+        let outcome = Outcome::Lost(LostWhy::SupervisorDied, None);
+        finish(&self.shared, job, &outcome).await;
     }
 
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).

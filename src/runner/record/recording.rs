@@ -201,7 +201,7 @@ pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording:
 
 /// Ends a job. Its end is stored and shown first, if that takes no longer than [`END_SHOWN`]: a full disk must not hold
 /// the rest up.
-async fn finish(shared: &Arc<Shared>, job: &Job, outcome: &Outcome) {
+pub(crate) async fn finish(shared: &Arc<Shared>, job: &Job, outcome: &Outcome) {
     job.end(outcome.clone());
     job.over_within(END_SHOWN).await;
     shared.finish(job, outcome);

@@ -43,8 +43,9 @@ impl RetentionClock {
     /// Takes a reading. Returns whether the clock is trusted.
     fn judge(&mut self, now: &Reading) -> bool {
         let Some(last) = self.last.replace(now.clone()) else { return true };
-        let passed = if last.boot == now.boot {
-            now.uptime.saturating_sub(last.uptime)
+        // Some containers have an uptime of their own, and the host's boot id.
+        let passed = if last.boot == now.boot && now.uptime >= last.uptime {
+            now.uptime - last.uptime
         } else {
             now.wall.saturating_sub(last.wall).min(LONGEST_OFF)
         };

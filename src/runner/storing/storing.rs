@@ -607,9 +607,11 @@ impl Kept {
             error.kind(),
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded
         );
+        if !is_full || !self.job.spec.durable {
+            return false;
+        }
         let mut full_since = lock(&self.full_since);
-        let since = *full_since.get_or_insert_with(Instant::now);
-        is_full && self.job.spec.durable && since.elapsed() < ROOM_PATIENCE
+        full_since.get_or_insert_with(Instant::now).elapsed() < ROOM_PATIENCE
     }
 
     fn update(self: Arc<Self>) -> Update {

@@ -80,9 +80,10 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, about_job: Option<&Abo
                 && !args.denied
         }
         Event::Repeated(repeated) => {
-            let host = repeated.host.as_deref();
+            let mut hosts: Vec<&str> = repeated.machine.iter().map(String::as_str).collect();
+            hosts.extend(repeated.host.as_deref());
             matches(args.caller.as_deref(), &[&repeated.caller])
-                && (args.host.is_none() || args.host.as_deref() == host)
+                && matches(args.host.as_deref(), &hosts)
                 && !args.denied
         }
         Event::Voted(voted) => {
