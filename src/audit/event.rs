@@ -28,7 +28,7 @@ pub enum Event {
     /// A call was allowed or denied.
     Decision(Box<Decided>),
     /// A read was repeated within a minute.
-    Repeated(Repeated),
+    Repeated(Box<Repeated>),
     /// An approver agreed to a call, or refused it.
     Voted(Voted),
     /// A job was started.

@@ -76,7 +76,7 @@ impl Counted {
             repetitions,
             began: _,
         } = self;
-        Event::Repeated(Repeated {
+        Event::Repeated(Box::new(Repeated {
             caller: first.caller,
             address: first.address,
             verb: first.verb,
@@ -86,7 +86,7 @@ impl Counted {
             path: first.path,
             calls: repetitions,
             since: humantime::format_rfc3339_millis(since).to_string(),
-        })
+        }))
     }
 }
 
@@ -109,11 +109,9 @@ mod tests {
     /// The events in words: the caller and job of a read, or the number of repetitions.
     fn told(events: Vec<Event>) -> Vec<String> {
         let told = events.into_iter().map(|event| {
-            if let Event::Repeated(Repeated {
-                caller, job, calls, ..
-            }) = event
-            {
-                return format!("{caller} {}: {calls}", job.unwrap_or_default());
+            if let Event::Repeated(repeated) = event {
+                let job = repeated.job.unwrap_or_default();
+                return format!("{} {job}: {}", repeated.caller, repeated.calls);
             }
             let Event::Decision(decided) = event else { panic!("{event:?}") };
             format!("{} {}", decided.caller, decided.job.unwrap_or_default())
