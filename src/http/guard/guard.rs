@@ -347,15 +347,7 @@ impl Guard {
             return self.service_of(Some(token.into()), peer).await;
         }
         // A proxy may ask for a password of its own, in the header Authorization.
-        let is_own_origin = self.is_own_origin(request);
-        let is_own_page = is_from_own_page(&request.method, &request.headers, is_own_origin);
-        let cookie = if is_own_page {
-            self.login_cookie(request).value_in(&request.headers)
-        } else {
-            None
-        };
-        // Without tokens every client is let in, also with an old cookie.
-        let Some(cookie) = cookie.filter(|_| self.tokens.is_some()) else {
+        let Some(cookie) = self.cookie_of_own_page(request) else {
             return self.service_of(None, peer).await;
         };
         let token = self.logins.token_of(&cookie).await.map_err(reject::logins_unusable)?;
@@ -363,6 +355,18 @@ impl Guard {
             Some(token) => self.service_of(Some(token), peer).await,
             // Not a guess: the login has ended.
             None => Err(reject::login_ended()),
+        }
+    }
+
+    /// The cookie of a login, if this server's own page sends the request. `None` without tokens: then every client is let
+    /// in, also with an old cookie.
+    fn cookie_of_own_page(&self, request: &Parts) -> Option<SecretString> {
+        self.tokens.as_ref()?;
+        let is_own_origin = self.is_own_origin(request);
+        if is_from_own_page(&request.method, &request.headers, is_own_origin) {
+            self.login_cookie(request).value_in(&request.headers)
+        } else {
+            None
         }
     }
 
