@@ -129,6 +129,9 @@ pub enum FilesError {
         /// Why it can't be replaced.
         source: Box<Self>,
     },
+    /// The connection broke while the file was written in place.
+    #[error("{0} may be incomplete: the connection broke while it was written in place")]
+    Incomplete(RemotePath),
     /// A file that is written in place has no old content to keep.
     #[error("{0} can't be written in place and kept at the same time")]
     BackupInPlace(RemotePath),

@@ -140,7 +140,13 @@ impl HostFiles {
             };
             return Ok(Put { change, ..put });
         }
-        target.check(self, options.expected).await?;
+        match target.check(self, options.expected).await {
+            // Changed by the earlier attempt, perhaps, which had emptied it.
+            Err(FilesError::ChangedMeanwhile { .. }) if options.in_place && options.is_repeated => {
+                return Err(FilesError::Incomplete(target.path));
+            }
+            checked => checked?,
+        }
         writing.run(source).await
     }
 }

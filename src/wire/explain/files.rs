@@ -64,6 +64,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "write it with become=root (--become root), or remove the file first",
         ),
         FilesError::NotReplaceable { .. } => not_replaceable(message),
+        FilesError::Incomplete(_) => incomplete(message),
         FilesError::BackupInPlace(_) => {
             Error::invalid(message, "copy the file first, or omit one of the two")
         }
@@ -145,6 +146,11 @@ fn operation(error: &SftpError, message: String) -> Error {
 fn corrupt(message: String) -> Error {
     let hint = "it changed during the transfer, or the disk is damaged; try again";
     Error::new(Code::NotVerified, message, hint).retryable()
+}
+
+fn incomplete(message: String) -> Error {
+    let hint = "look at the file, and write the whole content again";
+    Error::new(Code::NotVerified, message, hint)
 }
 
 fn not_replaceable(message: String) -> Error {
