@@ -140,11 +140,11 @@ impl Job {
         is_overdue
     }
 
-    /// Whether output has waited longer than `patience` for the store.
-    pub fn is_overdue(&self, patience: Duration) -> bool {
+    /// Whether output has waited longer than `limit` for the store.
+    pub fn is_overdue(&self, limit: Duration) -> bool {
         self.storage
             .get()
-            .is_some_and(|storage| lock(&storage.pending).is_overdue(patience))
+            .is_some_and(|storage| lock(&storage.pending).is_overdue(limit))
     }
 
     fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {

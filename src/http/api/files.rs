@@ -144,7 +144,7 @@ pub(crate) async fn get(
 }
 
 /// A file whose content is not as long as its host has announced. Its parts can't be requested, and it has no tag. `has_more`:
-/// whether it goes on after its beginning.
+/// whether it continues after its beginning.
 async fn without_size(
     files: HostFiles,
     path: &RemotePath,

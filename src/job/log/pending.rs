@@ -160,9 +160,9 @@ impl Pending {
         in_flight.or_else(|| Some(self.waiting.front()?.1))
     }
 
-    /// Whether the oldest event has waited longer than `patience`.
-    pub(crate) fn is_overdue(&self, patience: Duration) -> bool {
-        self.oldest().is_some_and(|oldest| oldest.elapsed() > patience)
+    /// Whether the oldest event has waited longer than `limit`.
+    pub(crate) fn is_overdue(&self, limit: Duration) -> bool {
+        self.oldest().is_some_and(|oldest| oldest.elapsed() > limit)
     }
 
     /// Whether output must be shown before it is stored, because no more may wait. While the store makes progress, far
