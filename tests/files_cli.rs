@@ -6,12 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::command::{command, sshjobs, told};
 use crate::support::relay::Relay;
 use crate::support::server::Server;
-use crate::support::{HOST, Sshd, eventually, exit_of};
+use crate::support::{HOST, PATIENCE, Sshd, eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -181,6 +181,45 @@ async fn a_directory_is_copied_while_one_of_its_files_grows() {
     assert!(put.status.success(), "{put:?}");
     assert_eq!(text(&copied.join("other")), "other\n");
     assert!(copied.join("log").metadata().unwrap().len() >= 4 << 20);
+}
+
+#[tokio::test]
+async fn a_directory_is_copied_while_a_file_that_was_sent_changes() {
+    let sshd = Sshd::start().await;
+    let site = sshd.path("site");
+    std::fs::create_dir(&site).unwrap();
+    std::fs::write(site.join("a"), "old\n").unwrap();
+    std::fs::write(site.join("b"), vec![0x20; 64 << 20]).unwrap();
+    let copied = sshd.path("copied");
+    let parent = copied.parent().unwrap().to_owned();
+    let writing = std::thread::spawn({
+        let first = site.join("a");
+        move || {
+            let is_part = |name: String| name.starts_with(".copied.sshjobs-");
+            let has_arrived = || {
+                parent.read_dir().unwrap().flatten().any(|entry| {
+                    is_part(entry.file_name().display().to_string())
+                        && entry.path().join("b").exists()
+                })
+            };
+            let deadline = Instant::now() + PATIENCE;
+            while !has_arrived() {
+                assert!(Instant::now() < deadline, "nothing was sent");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::fs::write(first, "new\n").unwrap();
+        }
+    });
+
+    let put = sshjobs(
+        &sshd,
+        &["put", "-r", &site.display().to_string(), &there(&copied)],
+    );
+    writing.join().unwrap();
+
+    assert!(put.status.success(), "{put:?}");
+    assert_eq!(text(&copied.join("a")), "new\n");
+    assert_eq!(copied.join("b").metadata().unwrap().len(), 64 << 20);
 }
 
 #[tokio::test]

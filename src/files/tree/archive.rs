@@ -16,8 +16,8 @@ pub(super) const OWNER_RWX: u32 = 0o700;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packed {
     All,
-    /// Up to a file that has grown meanwhile. Its header does not fit, so the stream ends there.
-    UpToGrownFile,
+    /// Up to a file whose size has changed meanwhile. Its header does not fit, so the stream ends there.
+    UpToChangedFile,
 }
 
 /// Writes entries below `root` as a tar stream. Every directory gets u+rwx in it, because many programs can't unpack into
@@ -44,8 +44,8 @@ pub(super) fn pack(
             LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
             LocalKind::File => {
                 let appended = append_file(&mut archive, &entry.below, &path);
-                if appended.map_err(with_path(&path))? == Packed::UpToGrownFile {
-                    return Ok(Packed::UpToGrownFile);
+                if appended.map_err(with_path(&path))? == Packed::UpToChangedFile {
+                    return Ok(Packed::UpToChangedFile);
                 }
                 progress.add(entry.size);
                 progress.complete();
@@ -65,13 +65,16 @@ fn append_file(
 ) -> io::Result<Packed> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
-    archive.append_file(below, &mut file)?;
-    let has_grown = file.stream_position()? > size;
-    Ok(if has_grown {
-        Packed::UpToGrownFile
-    } else {
-        Packed::All
-    })
+    let appended = archive.append_file(below, &mut file);
+    // A search for holes fails if the file grows meanwhile, but a broken pipe concerns the stream.
+    let has_changed = match &appended {
+        Ok(()) => file.stream_position()? != size,
+        Err(error) => error.kind() != io::ErrorKind::BrokenPipe && file.metadata()?.len() != size,
+    };
+    if has_changed {
+        return Ok(Packed::UpToChangedFile);
+    }
+    appended.map(|()| Packed::All)
 }
 
 /// Adds a path to an error that concerns its file. A broken pipe concerns the stream.
@@ -293,4 +296,54 @@ pub(super) struct NotMoved {
 /// and it may lead anywhere.
 pub(super) fn is_real_directory(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::tree::local::walk;
+
+    const LARGE: u64 = 1 << 20;
+
+    /// Gives a file another size when much of it has been written.
+    struct Resizing {
+        written: u64,
+        file: File,
+        size: u64,
+    }
+
+    impl Write for Resizing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.written += bytes.len() as u64;
+            if self.written > LARGE / 4 {
+                self.file.set_len(self.size)?;
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_file_whose_size_changes_while_it_is_packed_ends_the_stream() {
+        for (size, packed) in [
+            (LARGE, Packed::All),
+            (LARGE + 1, Packed::UpToChangedFile),
+            (LARGE / 2, Packed::UpToChangedFile),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let path = root.path().join("log");
+            fs::write(&path, vec![b'x'; LARGE as usize]).unwrap();
+            let stream = Resizing {
+                written: 0,
+                file: File::options().write(true).open(&path).unwrap(),
+                size,
+            };
+            let entries = walk(root.path()).unwrap().entries;
+            let found = pack(root.path(), &entries, &Progress::default(), stream).unwrap();
+            assert_eq!(found, packed, "{size}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{Access, access};
 
@@ -13,6 +14,18 @@ pub(super) struct LocalEntry {
     pub(super) below: PathBuf,
     pub(super) kind: LocalKind,
     pub(super) size: u64,
+    /// When its content was changed last, where the file system tells.
+    pub(super) modified: Option<SystemTime>,
+}
+
+impl LocalEntry {
+    /// Whether the file has been written to, replaced or removed since the directory was listed.
+    pub(super) fn has_changed(&self, root: &Path) -> bool {
+        match fs::symlink_metadata(root.join(&self.below)) {
+            Ok(now) => (now.len(), now.modified().ok()) != (self.size, self.modified),
+            Err(_) => true,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +82,7 @@ pub(super) fn walk(root: &Path) -> io::Result<Walked> {
                 below,
                 kind,
                 size: metadata.len(),
+                modified: metadata.modified().ok(),
             });
         }
     }

@@ -116,7 +116,7 @@ impl PutTree<'_> {
     }
 
     /// Sends one tar stream into a directory beside the target, which then gets its name. `None` if
-    /// the files have to be sent one by one: the host has no tar, or a file has grown meanwhile.
+    /// the files have to be sent one by one: the host has no tar, or a file has changed meanwhile.
     async fn as_archive(&self) -> Result<Option<TreeReport>, FilesError> {
         let mut hasher = Hasher::default();
         hasher.update(self.target.as_bytes());
@@ -124,7 +124,7 @@ impl PutTree<'_> {
         let part = self.target.beside(".", &format!(".sshjobs-{id}.part"));
         let sent = self.send_archive(&part).await;
         let done = match sent {
-            Ok(true) => self.finish_archive(&part).await.map(Some),
+            Ok(true) => self.finish_archive(&part).await,
             Ok(false) => Ok(None),
             Err(error) => Err(error),
         };
@@ -134,7 +134,7 @@ impl PutTree<'_> {
         done
     }
 
-    /// Returns false if the host has no shell or no tar that works, or a file has grown while it was sent.
+    /// Returns false if the host has no shell or no tar that works, or the size of a file has changed while it was sent.
     async fn send_archive(&self, part: &RemotePath) -> Result<bool, FilesError> {
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let root = self.local.to_owned();
@@ -175,8 +175,8 @@ impl PutTree<'_> {
         if is_local_error {
             return packed.map(|_| true).map_err(FilesError::local(self.local));
         }
-        let has_grown_file = matches!(packed, Ok(Packed::UpToGrownFile));
-        if ended.status == Some(NO_TAR) || has_grown_file {
+        let has_changed_file = matches!(packed, Ok(Packed::UpToChangedFile));
+        if ended.status == Some(NO_TAR) || has_changed_file {
             return Ok(false);
         }
         if ended.status != Some(0) {
@@ -190,8 +190,8 @@ impl PutTree<'_> {
         Ok(true)
     }
 
-    /// Verifies the unpacked directory, and gives it its name.
-    async fn finish_archive(&self, part: &RemotePath) -> Result<TreeReport, FilesError> {
+    /// Verifies the unpacked directory, and gives it its name. `None` if a file has changed since it was sent.
+    async fn finish_archive(&self, part: &RemotePath) -> Result<Option<TreeReport>, FilesError> {
         let mut report = self.new_report();
         let files: Vec<PathBuf> =
             self.of_kind(LocalKind::File).map(|entry| entry.below.clone()).collect();
@@ -199,9 +199,13 @@ impl PutTree<'_> {
         report.bytes = self.of_kind(LocalKind::File).map(|entry| entry.size).sum();
         if let Some(found) = self.files.digests_below(part, &files).await {
             let wanted = local_digests(self.local, &files).await?;
-            for (file, (found, wanted)) in files.iter().zip(found.into_iter().zip(wanted)) {
+            let sent = self.of_kind(LocalKind::File);
+            for (file, (found, wanted)) in sent.zip(found.into_iter().zip(wanted)) {
                 if found != wanted {
-                    let path = self.target.join(file.as_os_str().as_bytes());
+                    if file.has_changed(self.local) {
+                        return Ok(None);
+                    }
+                    let path = self.target.join(file.below.as_os_str().as_bytes());
                     return Err(FilesError::Corrupt {
                         path,
                         found,
@@ -225,7 +229,7 @@ impl PutTree<'_> {
         let renamed = self.files.session.status(request).await;
         renamed.map_err(FilesError::on("make the directory", self.target))?;
         self.restrict_directories(&mut report).await;
-        Ok(report)
+        Ok(Some(report))
     }
 
     /// Removes permissions of the owner from directories where the local ones lack them. The archive granted them, so that
