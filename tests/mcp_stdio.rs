@@ -706,3 +706,35 @@ async fn a_subscriber_to_a_log_is_notified_at_most_twice_a_second_and_at_the_end
     assert_eq!(refused["error"]["code"], -32002);
     assert!(client.request("resources/unsubscribe", json!({"uri": uri}))["error"].is_null());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_returns_the_answer_and_not_only_what_the_terminal_repeats() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = "printf 'ok? '; read a; sleep 1; echo thanks; printf 'name? '; stty -echo; read b; \
+        sleep 1; printf '\\nhello %s\\n' \"$b\"; read c";
+    for pty in [true, false] {
+        let job = client.ok(
+            "ssh_spawn",
+            json!({"host": HOST, "command": command.replace("stty -echo", if pty { "stty -echo" } else { ":" }), "pty": pty}),
+        )["job_id"]
+            .clone();
+        client.ok(
+            "ssh_tail",
+            json!({"job_id": job, "until": "ok", "wait_ms": 20_000}),
+        );
+        let answers = [("y", "thanks"), ("bob", "hello bob")];
+        for (data, answer) in answers {
+            let began = std::time::Instant::now();
+            let reply = client.ok(
+                "ssh_write",
+                json!({"job_id": job, "data": data, "newline": true, "wait_ms": 30_000}),
+            );
+            let lines = reply["tail"]["lines"].as_array().unwrap();
+            let has_answer = |line: &Value| line.as_str().unwrap().ends_with(answer);
+            assert!(lines.iter().any(has_answer), "{reply}");
+            assert!(began.elapsed() < Duration::from_secs(20), "{reply}");
+        }
+        client.ok("ssh_write", json!({"job_id": job, "newline": true}));
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use regex::Regex;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, sleep_until};
 
 use super::matching::{Matching, TooSlow};
@@ -31,6 +32,9 @@ pub struct Wait {
     /// Total bytes of output that the caller knows, also after its cursor: an unfinished line, such
     /// as a prompt that the caller has answered, is then not new.
     pub known_bytes: u64,
+    /// Text after the cursor that is no answer: the prompt that the caller has answered, and what a terminal repeats of
+    /// the answer. Silence counts only once something else is printed.
+    pub known_text: Option<SecretString>,
 }
 
 /// Why a wait ended.
@@ -287,7 +291,10 @@ impl<'a> Waiter<'a> {
         let quiet_at = self.quiet_at(log, is_new);
         let quiet = quiet_at.is_some_and(|at| now >= at);
         let plain = self.wait.until.is_none() && self.wait.quiet.is_none();
-        let over = self.matched.is_some() || self.scan.is_over() || self.spent;
+        let over = self.matched.is_some()
+            || self.scan.is_over()
+            || self.spent
+            || (self.wait.quiet.is_some() && !has_patterns && self.fills_page(log.ring()));
         let due =
             over || log.outcome().is_some() || now >= self.deadline || quiet || (plain && has_line);
         if !due {
@@ -333,6 +340,26 @@ impl<'a> Waiter<'a> {
         }))
     }
 
+    /// Whether there are more lines than a page has room for, so that to wait for silence would not add to it.
+    fn fills_page(&self, ring: &Ring) -> bool {
+        let PageQuery {
+            cursor,
+            selection,
+            max_lines,
+            max_bytes,
+            ..
+        } = *self.query;
+        let mut lines = 0;
+        let mut bytes = 0;
+        // Reading a page is slower than counting, and most pages are far from full.
+        let may_be_full = ring.lines_after(cursor, selection).any(|line| {
+            lines += 1;
+            bytes += line.text.len() + self.query.line_bytes;
+            lines > max_lines || bytes > max_bytes
+        });
+        self.query.keep == Keep::First && may_be_full && Page::read(ring, self.query).has_more
+    }
+
     /// Whether the ring has all lines that the query asks for.
     fn is_in_ring(&self, ring: &Ring) -> bool {
         let selection = self.query.selection;
@@ -369,12 +396,36 @@ impl<'a> Waiter<'a> {
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
         let quiet = self.wait.quiet?;
+        if let Some(known) = &self.wait.known_text
+            && self.is_beginning_of(known.expose_secret(), log.ring())
+        {
+            return None;
+        }
         let has_partial = Stream::ALL.into_iter().any(|stream| {
             self.query.selection.contains(stream) && !log.ring().partial(stream).is_empty()
         });
         let is_new = (has_line || has_partial) && log.ring().total() > self.wait.known_bytes;
         let since = if is_new { log.last_output() } else { None };
         Some(since.unwrap_or(self.called) + quiet.min(LONGEST_PATIENCE))
+    }
+
+    /// Whether the output after the cursor is no more than the first part of `text`.
+    fn is_beginning_of(&self, text: &str, ring: &Ring) -> bool {
+        let PageQuery {
+            cursor, selection, ..
+        } = *self.query;
+        let mut rest = text;
+        for line in ring.lines_after(cursor, selection) {
+            let line = line.render(Render::Clean);
+            match rest.strip_prefix(&*line).and_then(|rest| rest.strip_prefix('\n')) {
+                Some(after) => rest = after,
+                None => return false,
+            }
+        }
+        Stream::ALL
+            .into_iter()
+            .filter(|stream| selection.contains(*stream))
+            .all(|stream| rest.starts_with(&ring.partial_text(stream, Render::Clean)))
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::command::CommandRequest;
 use super::search::displayed;
-use super::tail::{MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
+use super::tail::{KnownOutput, MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
 use crate::jobs::{ExcerptBudget, Follow, Job, PolicyVerb, Status, Stdin, Stream};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::{Code, Error};
@@ -228,7 +228,7 @@ impl Service {
             ..TailRequest::new(job.id(), 0, wait)
         };
         // Who may run a command may read what it prints meanwhile.
-        self.tail_allowed(job, request, 0).await
+        self.tail_allowed(job, request, KnownOutput::default()).await
     }
 }
 

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
-use super::tail::{LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
+use super::tail::{KnownOutput, LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
 use crate::jobs::{
-    self, Job, PolicyVerb, ScreenWait, SecretInput, Status, Terminal, TerminalModes, TerminalSize,
-    WriteError, key_bytes,
+    self, Job, LineNo, PageQuery, PolicyVerb, ScreenWait, SecretInput, Terminal, TerminalModes,
+    TerminalSize, Wait, WriteError, key_bytes,
 };
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
@@ -60,10 +60,10 @@ pub struct WriteRequest {
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub rows: Option<i64>,
-    /// Milliseconds to wait for output afterwards.
+    /// Longest wait for an answer, in milliseconds.
     #[serde(default)]
     pub wait_ms: i64,
-    /// Wait until nothing was printed for this many milliseconds.
+    /// Return once nothing was printed for this many milliseconds (200 after an answer).
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
@@ -132,15 +132,18 @@ struct BeforeWrite {
     was_closed: bool,
     /// Version of its screen, if the screen is wanted.
     screen_version: Option<u64>,
-    status: Status,
+    total_lines: u64,
+    /// What is no answer to the write.
+    known: KnownOutput,
 }
 
 /// Time limit for a command to read the data.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize = 1 << 20;
-/// Defaults of `wait_ms` and `quiet_ms` for a write that returns the screen.
+/// Default of `wait_ms` for a write that returns the screen.
 const SCREEN_WAIT_MS: i64 = 2000;
-const SCREEN_QUIET_MS: i64 = 200;
+/// Default of `quiet_ms`: an answer may be printed piece by piece.
+const QUIET_MS: i64 = 200;
 
 impl Service {
     /// Writes to a job's stdin, and optionally waits for the job's answer.
@@ -172,6 +175,13 @@ impl Service {
         // Also refuses a job that has ended, even if there is nothing to write.
         let was_closed = job.is_stdin_closed().await?;
         let input = request.input(enter, before.terminal_modes)?;
+        let mut known = KnownOutput {
+            bytes: before.total_bytes,
+            text: None,
+        };
+        if request.wait_ms != 0 && request.quiet_ms.is_none() {
+            known.text = Some(request.known_text(&job, &input, before.total_lines).await?);
+        }
         if let Some(size) = size {
             job.resize(size).await?;
         }
@@ -179,7 +189,8 @@ impl Service {
         let state_before = BeforeWrite {
             was_closed,
             screen_version: screen_before,
-            status: before,
+            total_lines: before.total_lines,
+            known,
         };
         self.finish_write(&job, request, bytes_written, state_before)
             .await
@@ -221,15 +232,13 @@ impl Service {
         } else if request.wait_ms != 0 {
             let tail = TailRequest {
                 wait_ms: request.wait_ms,
-                quiet_ms: request.quiet_ms,
+                quiet_ms: Some(request.quiet_ms.unwrap_or(QUIET_MS)),
                 keep: request.keep,
                 filter: request.filter,
-                ..TailRequest::new(request.job_id, before.status.total_lines, 0)
+                ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
-            // The unfinished line that this write answers, such as a prompt, is not news.
-            reply.tail = Some(Box::new(
-                self.tail_allowed(job, tail, before.status.total_bytes).await?,
-            ));
+            let answer = self.tail_allowed(job, tail, before.known).await?;
+            reply.tail = Some(Box::new(answer));
         }
         Ok(reply)
     }
@@ -244,7 +253,7 @@ impl Service {
         let longest = self.longest_wait_ms();
         let patience = clamps.wait_ms("wait_ms", wait_ms, longest);
         let most_quiet = i64::try_from(patience).unwrap_or(i64::MAX).max(LEAST_QUIET_MS);
-        let quiet_ms = request.quiet_ms.unwrap_or(SCREEN_QUIET_MS);
+        let quiet_ms = request.quiet_ms.unwrap_or(QUIET_MS);
         let quiet = clamps.clamp("quiet_ms", quiet_ms, LEAST_QUIET_MS..=most_quiet);
         ScreenWait {
             patience: Duration::from_millis(patience),
@@ -339,6 +348,28 @@ impl WriteRequest {
         Ok(Input { before, after })
     }
 
+    /// The output after `cursor` that is no answer to this write: the job's unfinished line, and what a terminal is
+    /// likely to repeat of the input.
+    async fn known_text(
+        &self,
+        job: &Job,
+        input: &Input,
+        cursor: u64,
+    ) -> Result<SecretString, Error> {
+        let query = PageQuery::after(LineNo::new(cursor));
+        let unfinished = job.tail(&query, &Wait::default()).await?.partial;
+        let mut text: String = unfinished.into_iter().map(|(_, text)| text).collect();
+        let is_hidden = self.secret || self.secret_name.is_some();
+        if !job.has_terminal() {
+            return Ok(text.into());
+        }
+        if !is_hidden {
+            text.push_str(&echo_of(&input.before));
+        }
+        text.push_str(&echo_of(&input.after));
+        Ok(text.into())
+    }
+
     /// Writes the input, with the secret that is named. Returns the number of bytes.
     async fn send(&self, job: &Job, input: &Input) -> Result<usize, Error> {
         let Input { before, after } = input;
@@ -357,6 +388,22 @@ impl WriteRequest {
         }
         Ok(data.len())
     }
+}
+
+/// What a terminal shows of input. It shows a control key as `^C`, and enter as the end of the line.
+fn echo_of(input: &[u8]) -> Zeroizing<String> {
+    let mut shown = Zeroizing::new(String::with_capacity(2 * input.len()));
+    for character in String::from_utf8_lossy(input).chars() {
+        match character {
+            '\r' | '\n' => shown.push('\n'),
+            '\0'..='\x1f' => {
+                shown.push('^');
+                shown.push(char::from(character as u8 ^ 0x40));
+            }
+            _ => shown.push(character),
+        }
+    }
+    shown
 }
 
 fn terminal_size(cols: i64, rows: i64) -> Result<TerminalSize, Error> {

@@ -214,6 +214,52 @@ async fn quiet_counts_from_the_call_while_nothing_is_new() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn silence_counts_once_more_is_printed_than_a_terminal_repeats() {
+    for (known, events, returned) in [
+        ("bob\n", &[(1u64, "bo"), (2, "b\r\n")] as &[_], (30, false)),
+        ("bob\n", &[(1, "bob\r\n"), (9, "hello ")], (12, true)),
+        // A password is not repeated, but the end of its line is.
+        ("\n", &[(5, "\r\n")], (30, false)),
+        ("\n", &[(5, "\r\n"), (7, "no\r\n")], (10, true)),
+        // A program that repeats nothing.
+        ("bob\n", &[(4, "hello\n")], (7, true)),
+        ("^C", &[(1, "^C"), (2, "\r\n$ ")], (5, true)),
+        (
+            "bob\n",
+            &[(1, "\x1b[1mb"), (2, "ob\x1b[m\n"), (3, "\n")],
+            (6, true),
+        ),
+    ] {
+        let wait = Wait {
+            quiet: Some(Duration::from_secs(3)),
+            known_text: Some(known.into()),
+            ..plain()
+        };
+        let (tail, seconds) = play(wait, from(0), events).await;
+        let is_quiet = tail.because == ReturnedBecause::Quiet;
+        assert_eq!((seconds, is_quiet), returned, "{known:?} {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_page_ends_a_wait_for_silence() {
+    let wait = Wait {
+        quiet: Some(Duration::from_secs(3)),
+        ..plain()
+    };
+    let query = PageQuery {
+        max_lines: 2,
+        ..from(0)
+    };
+    let events: Vec<(u64, &str)> = (1..30).map(|second| (second, "tick\n")).collect();
+    let (tail, seconds) = play(wait, query, &events).await;
+    assert_eq!(
+        (tail.page.lines.len(), tail.because, seconds),
+        (2, ReturnedBecause::Lines, 3)
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answered_prompt_is_not_news_for_the_caller_that_answered_it() {
     let job = Job::idle();
     job.say("name? ");
@@ -337,8 +383,7 @@ impl Model {
         let is_plain = wait.until.is_none() && wait.quiet.is_none();
         let because = if self.ended && !has_more {
             ReturnedBecause::Ended
-        } else if self.ended || (is_plain && !new.is_empty()) || (wait.until.is_some() && has_more)
-        {
+        } else if self.ended || (is_plain && !new.is_empty()) || (!is_plain && has_more) {
             ReturnedBecause::Lines
         } else if is_quiet || now >= millis(wait.patience) {
             match (has_more, is_quiet) {
@@ -392,6 +437,7 @@ proptest! {
             until: until.map(|pattern| Regex::new(pattern).unwrap()),
             quiet: quiet.map(Duration::from_millis),
             known_bytes: 0,
+            known_text: None,
             filter: None,
         };
         let query = PageQuery { max_lines, selection, ..from(cursor) };

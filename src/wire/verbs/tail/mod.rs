@@ -7,5 +7,5 @@ mod tail_reply;
 
 pub use span::Span;
 pub use tail::TailRequest;
-pub(super) use tail::{LEAST_QUIET_MS, MOST_BYTES, MOST_LINES, optional_regex, regex};
+pub(super) use tail::{KnownOutput, LEAST_QUIET_MS, MOST_BYTES, MOST_LINES, optional_regex, regex};
 pub use tail_reply::{Because, JobTail, Partial, Record, StreamName, TailReply};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::tail_reply::TailReply;
@@ -77,6 +78,15 @@ pub struct TailRequest {
     pub render: RenderArg,
 }
 
+/// Output that is not news for a caller who has just written; see [`Wait`].
+#[derive(Debug, Default)]
+pub(in crate::wire) struct KnownOutput {
+    /// All bytes before the write.
+    pub(in crate::wire) bytes: u64,
+    /// The prompt, and what the terminal repeats of the answer.
+    pub(in crate::wire) text: Option<SecretString>,
+}
+
 pub(crate) const MOST_LINES: i64 = 10_000;
 pub(crate) const MOST_BYTES: i64 = 262_144;
 /// Approximate bytes of a record besides its text: number, stream, times, names.
@@ -118,18 +128,13 @@ impl Service {
     /// Cancelling ends the wait and moves nothing.
     pub async fn tail(&self, request: TailRequest) -> Result<TailReply, Error> {
         if request.job_ids.is_empty() {
-            return self.tail_behind(request, 0).await;
+            return self.tail_one(request).await;
         }
         self.tail_many(request).await
     }
 
-    /// Like [`tail`](Self::tail), but the first `known_bytes` bytes of output are not news: the
-    /// caller has seen them, for example as an unfinished line.
-    pub(crate) async fn tail_behind(
-        &self,
-        request: TailRequest,
-        known_bytes: u64,
-    ) -> Result<TailReply, Error> {
+    /// Like [`tail`](Self::tail), of one job.
+    pub(crate) async fn tail_one(&self, request: TailRequest) -> Result<TailReply, Error> {
         if request.job_id.is_empty() {
             return Err(Error::invalid(
                 "no job is named",
@@ -143,15 +148,15 @@ impl Service {
             ));
         }
         let job = self.job(PolicyVerb::Tail, &request.job_id).await?;
-        self.tail_allowed(&job, request, known_bytes).await
+        self.tail_allowed(&job, request, KnownOutput::default()).await
     }
 
-    /// Like [`tail`](Self::tail), of a job that the caller may read.
+    /// Like [`tail`](Self::tail), of a job that the caller may read, and without what the caller knows.
     pub(in crate::wire) async fn tail_allowed(
         &self,
         job: &Job,
         request: TailRequest,
-        known_bytes: u64,
+        known: KnownOutput,
     ) -> Result<TailReply, Error> {
         if request.render == RenderArg::Spans && request.format != Format::Records {
             let hint = "add format=records, or use render=clean";
@@ -162,7 +167,7 @@ impl Service {
         // The cursor may come from the process that records the job, ahead of the copy here.
         let newest = job.newest_for(since).await;
         let query = self.page_query(&request, newest, &mut clamps)?;
-        let wait = self.wait_of(&request, known_bytes, &mut clamps)?;
+        let wait = self.wait_of(&request, known, &mut clamps)?;
         let (tail, awaiting_input) = match &request.reader {
             Some(reader) => {
                 check_name(reader)?;
@@ -207,7 +212,7 @@ impl Service {
     fn wait_of(
         &self,
         request: &TailRequest,
-        known_bytes: u64,
+        known: KnownOutput,
         clamps: &mut Clamps,
     ) -> Result<Wait, Error> {
         let longest = self.longest_wait_ms().min(LONGEST_WAIT_MS);
@@ -219,7 +224,8 @@ impl Service {
                 let longest = i64::try_from(longest).unwrap_or(i64::MAX).max(LEAST_QUIET_MS);
                 Duration::from_millis(clamps.clamp("quiet_ms", quiet, LEAST_QUIET_MS..=longest))
             }),
-            known_bytes,
+            known_bytes: known.bytes,
+            known_text: known.text,
         })
     }
 

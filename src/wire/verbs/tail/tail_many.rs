@@ -59,7 +59,7 @@ impl Service {
 
     async fn tail_of(&self, request: TailRequest, wait_ms: i64) -> Result<JobReply, Error> {
         let job_id = request.job_id.clone();
-        let reply = self.tail_behind(TailRequest { wait_ms, ..request }, 0).await?;
+        let reply = self.tail_one(TailRequest { wait_ms, ..request }).await?;
         Ok(JobReply { job_id, reply })
     }
 }
