@@ -487,14 +487,28 @@ impl Job {
     /// Applies changes that happened at `now`, and wakes all readers. Secrets are hidden first.
     /// Changes that are to be stored are shown once they are.
     ///
-    /// Only the task that records the job calls this and [`end`](Self::end): output that is scrubbed first
-    /// must be recorded first.
+    /// Only the task that records the job calls this and [`end`](Self::end).
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
-        let scrubbed = match &mut *lock(&self.scrubbing) {
-            None => Scrubbed::untouched(changes),
-            Some(scrubbing) => scrubbing.scrub(changes),
+        let mut scrubbing = lock(&self.scrubbing);
+        let Some(scrubbing) = &mut *scrubbing else {
+            drop(scrubbing);
+            return self.record_scrubbed(Scrubbed::untouched(changes), now);
         };
-        self.record_scrubbed(scrubbed, now);
+        // Under the lock: what is scrubbed first must be recorded first.
+        self.record_scrubbed(scrubbing.scrub(changes, now), now);
+    }
+
+    /// Shows output that was held back because it may be the start of a secret, once nothing has followed it for a second.
+    /// Any task may call this.
+    pub fn release_held_output(&self, now: Instant) {
+        if let Some(scrubbing) = &mut *lock(&self.scrubbing)
+            && !self.has_ended.load(Ordering::Relaxed)
+        {
+            let released = scrubbing.release(now);
+            if !released.changes.is_empty() {
+                self.record_scrubbed(released, now);
+            }
+        }
     }
 
     fn record_scrubbed(&self, scrubbed: Scrubbed, now: Instant) {
@@ -552,10 +566,9 @@ impl Job {
     pub fn end(&self, outcome: Outcome) {
         // The log shows the end only after it is stored, which a slow disk delays.
         self.has_ended.store(true, Ordering::Relaxed);
-        let held_back = lock(&self.scrubbing).as_mut().map(Scrubbing::finish);
         let now = Instant::now();
-        if let Some(held_back) = held_back {
-            self.record_scrubbed(held_back, now);
+        if let Some(scrubbing) = &mut *lock(&self.scrubbing) {
+            self.record_scrubbed(scrubbing.finish(), now);
         }
         self.keep(LogEvent::End(outcome), now);
     }

@@ -34,7 +34,10 @@ pub(super) enum FormMatch {
     /// The text begins with the form, which takes this many bytes.
     Whole(usize),
     /// The text ends before the form does.
-    Partial,
+    Partial {
+        /// Whether at least a third of the form is there.
+        is_likely: bool,
+    },
     /// The text begins with something else.
     Nothing,
 }
@@ -88,6 +91,9 @@ impl Form {
     fn find_from(&self, start: usize, text: &[u8]) -> FormMatch {
         let mut at = 0;
         for (index, expected) in self.bytes.iter().enumerate().skip(start) {
+            let partial = FormMatch::Partial {
+                is_likely: 3 * index >= self.bytes.len(),
+            };
             if index > start {
                 let gap = Gap {
                     before: self.bytes[index - 1],
@@ -97,12 +103,12 @@ impl Form {
                 };
                 match self.style.skipped_at_start(&text[at..], gap) {
                     Some(length) => at += length,
-                    None => return FormMatch::Partial,
+                    None => return partial,
                 }
             }
             match self.style.compare(&text[at..], *expected) {
                 ByteMatch::Matches(length) => at += length,
-                ByteMatch::NeedsMore => return FormMatch::Partial,
+                ByteMatch::NeedsMore => return partial,
                 ByteMatch::Differs => return FormMatch::Nothing,
             }
         }

@@ -8,6 +8,10 @@ use secrecy::{ExposeSecret, SecretString};
 use super::form::{FormMatch, is_line_end};
 use super::hidden_secret::HiddenSecret;
 
+/// Bytes of a possible secret that may be shown before it is known to be one. If it is, they take the place of `[secret ` in
+/// its replacement, so that the length of the output does not depend on when they were shown.
+const MAX_SHOWN_EARLY: usize = "[secret ".len();
+
 /// Replaces secrets in one stream of output, which comes in pieces.
 pub struct Scrubber {
     secrets: Vec<HiddenSecret>,
@@ -15,6 +19,8 @@ pub struct Scrubber {
     may_begin: [bool; 256],
     /// The last bytes of the stream so far, which may be the start of a secret.
     held: Zeroizing<Vec<u8>>,
+    /// Bytes of the output for `held` that were returned already.
+    shown_early: usize,
     /// The last returned byte that is not a line end, if a secret may begin with it.
     last_byte: Option<u8>,
     /// Whether line ends have followed it.
@@ -26,8 +32,19 @@ enum Start<'a> {
     /// A secret, which takes this many bytes.
     Secret(&'a HiddenSecret, usize),
     /// Perhaps a secret, or a longer one, once more bytes come.
-    Undecided,
+    Undecided(Doubt),
     Nothing,
+}
+
+/// How much speaks for a secret in a text that may become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Doubt {
+    /// Less than a third of any secret is there.
+    Unlikely,
+    /// At least a third of one is there.
+    Likely,
+    /// All of one is there, and it may become a longer one.
+    None,
 }
 
 /// Returns a whole text with a secret replaced by its name.
@@ -57,6 +74,7 @@ impl Default for Scrubber {
             secrets: Vec::new(),
             may_begin: [false; 256],
             held: Zeroizing::default(),
+            shown_early: 0,
             last_byte: None,
             is_new_line: false,
         }
@@ -75,15 +93,49 @@ impl Scrubber {
         self.secrets.push(secret);
     }
 
-    /// Takes the next bytes of the stream, and returns the output that can't change any more.
+    /// Takes the next bytes of the stream, and returns the output for them, without the last bytes if they are at least a
+    /// third of a secret. Fewer are not held back: otherwise whoever chooses a part of the output would learn from its
+    /// delay how a secret begins.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
-        self.decide(false)
+        let mut output = self.decide(false);
+        output.extend(self.show_early(Doubt::Unlikely));
+        output
+    }
+
+    /// Returns bytes that were held back although no more have come for a while. All of a secret is never shown.
+    pub fn release(&mut self) -> Vec<u8> {
+        self.show_early(Doubt::Likely)
+    }
+
+    /// Whether bytes are held back that [`release`](Self::release) may return.
+    pub fn holds_bytes(&self) -> bool {
+        self.held.len() > self.shown_early
     }
 
     /// Returns the bytes that were held back: the stream has ended, so no secret can be completed.
     pub fn finish(&mut self) -> Vec<u8> {
         self.decide(true)
+    }
+
+    /// Returns the first held bytes, up to one with which a secret begins for which more speaks than `limit`, or a control
+    /// character: neither the number of lines nor a control sequence may depend on what is shown early.
+    fn show_early(&mut self, limit: Doubt) -> Vec<u8> {
+        let mut end = 0;
+        while end < self.held.len().min(MAX_SHOWN_EARLY) && !self.held[end].is_ascii_control() {
+            match self.start_of(&self.held[end..], false) {
+                Start::Secret(..) => break,
+                Start::Undecided(doubt) if doubt > limit => break,
+                Start::Undecided(_) | Start::Nothing => end += 1,
+            }
+        }
+        // No character is cut.
+        if let Err(error) = std::str::from_utf8(&self.held[..end]) {
+            end = error.valid_up_to();
+        }
+        let new = self.held.get(self.shown_early..end).unwrap_or_default().to_vec();
+        self.shown_early = self.shown_early.max(end);
+        new
     }
 
     fn decide(&mut self, is_end: bool) -> Vec<u8> {
@@ -99,7 +151,7 @@ impl Scrubber {
                     self.last_byte = None;
                     self.is_new_line = false;
                 }
-                Start::Undecided => break,
+                Start::Undecided(_) => break,
                 Start::Nothing => {
                     decided.push(rest[0]);
                     at += 1;
@@ -108,7 +160,9 @@ impl Scrubber {
             }
         }
         self.held.extend_from_slice(&text[at..]);
-        decided
+        let new = decided.split_off(self.shown_early.min(decided.len()));
+        self.shown_early -= decided.len();
+        new
     }
 
     fn note_returned(&mut self, byte: u8) {
@@ -134,6 +188,7 @@ impl Scrubber {
 
         let mut longest = None;
         let mut longest_length = 0;
+        let mut doubt = None;
         for secret in &self.secrets {
             for form in secret.forms() {
                 let whole = form.find_at_start(text);
@@ -148,15 +203,24 @@ impl Scrubber {
                             longest_length = length;
                         }
                         // More bytes may make it the longest one.
-                        FormMatch::Partial if !is_end => return Start::Undecided,
-                        FormMatch::Whole(_) | FormMatch::Partial | FormMatch::Nothing => {}
+                        FormMatch::Partial { is_likely } if !is_end => {
+                            let this = if is_likely {
+                                Doubt::Likely
+                            } else {
+                                Doubt::Unlikely
+                            };
+                            doubt = doubt.max(Some(this));
+                        }
+                        FormMatch::Whole(_) | FormMatch::Partial { .. } | FormMatch::Nothing => {}
                     }
                 }
             }
         }
-        match longest {
-            Some(secret) => Start::Secret(secret, longest_length),
-            None => Start::Nothing,
+        match (longest, doubt) {
+            (None, Some(doubt)) => Start::Undecided(doubt),
+            (Some(_), Some(_)) => Start::Undecided(Doubt::None),
+            (Some(secret), None) => Start::Secret(secret, longest_length),
+            (None, None) => Start::Nothing,
         }
     }
 }

@@ -7,11 +7,11 @@
 //! and then shows it in the [`Log`]. Otherwise the task changes the log directly. If the queue is
 //! too long, the task shows it unstored; if a disk hangs, another thread of the store does. A batch
 //! in flight is then overtaken, and may still be stored. Readers wait for states of the log, and
-//! neither the task nor the threads wait for them. Locks are taken in this order: queue, log.
+//! neither the task nor the threads wait for them. Locks are taken in this order: scrubbing, queue, log.
 //!
 //! Output of a job that uses secrets passes `Scrubbing` first, so that neither queue nor store nor log
-//! ever has a secret. Only the recording task passes output through it, so that output is recorded in the
-//! order in which it was scrubbed; other tasks only add secrets. When a durable job is detached, held bytes are
+//! ever has a secret. It is locked until its result is recorded, so that output is recorded in the order in which it was
+//! scrubbed: the recording task passes output through it, and a sweep releases what has been held back for a second. When a durable job is detached, held bytes are
 //! dropped: the host sends them again to the process that takes the job over.
 
 mod drain;

@@ -1,10 +1,16 @@
 //! Hides the secrets that a job uses in its output, before the output is stored or shown.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::recorder::Change;
 use crate::output::Stream;
 use crate::scrub::{HiddenSecret, Scrubber};
+
+/// Time after which bytes that may be the start of a secret are shown.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Hides secrets in the output of one job.
 #[derive(Debug, Default)]
@@ -17,6 +23,8 @@ pub(in crate::job) struct Scrubbing {
 #[derive(Debug, Default)]
 struct StreamScrubbing {
     scrubber: Scrubber,
+    /// When the last bytes came.
+    last_taken: Option<Instant>,
     /// Scrubbed bytes that the log already has. The host sends them again, and they are dropped.
     bytes_to_skip: u64,
     /// Whether all output is dropped.
@@ -65,12 +73,12 @@ impl Scrubbing {
     }
 
     /// Hides secrets in changes of a log.
-    pub(in crate::job) fn scrub(&mut self, changes: Vec<Change>) -> Scrubbed {
+    pub(in crate::job) fn scrub(&mut self, changes: Vec<Change>, now: Instant) -> Scrubbed {
         let mut scrubbed = Vec::with_capacity(changes.len());
         for change in changes {
             match change {
                 Change::Append(source, bytes) => {
-                    let bytes = self.stream_mut(source.stream).take(&bytes);
+                    let bytes = self.stream_mut(source.stream).take(&bytes, now);
                     // A chunk that is held back is not output yet.
                     if !bytes.is_empty() {
                         scrubbed.push(Change::Append(source, bytes));
@@ -86,6 +94,19 @@ impl Scrubbing {
             }
         }
         self.counted(scrubbed)
+    }
+
+    /// Returns bytes that have been held back for [`PATIENCE`]: what waits for input may have printed them, and whoever reads
+    /// must not learn from endless silence how a secret begins.
+    pub(in crate::job) fn release(&mut self, now: Instant) -> Scrubbed {
+        let mut changes = Vec::new();
+        for stream in Stream::ALL {
+            let bytes = self.stream_mut(stream).release(now);
+            if !bytes.is_empty() {
+                changes.push(Change::Append(stream.into(), bytes));
+            }
+        }
+        self.counted(changes)
     }
 
     /// Returns the bytes that were held back, at the end of the output.
@@ -122,7 +143,17 @@ impl Scrubbing {
 }
 
 impl StreamScrubbing {
-    fn take(&mut self, bytes: &[u8]) -> Bytes {
+    fn release(&mut self, now: Instant) -> Bytes {
+        let is_due = self.last_taken.is_some_and(|at| now >= at + PATIENCE);
+        if !is_due || !self.scrubber.holds_bytes() {
+            return Bytes::new();
+        }
+        let released = self.scrubber.release();
+        self.skip(released)
+    }
+
+    fn take(&mut self, bytes: &[u8], now: Instant) -> Bytes {
+        self.last_taken = Some(now);
         self.bytes_removed += length(bytes);
         if self.is_withheld {
             return Bytes::new();
@@ -189,7 +220,7 @@ mod tests {
         let Scrubbed {
             changes,
             bytes_removed,
-        } = scrubbing.scrub(pieces);
+        } = scrubbing.scrub(pieces, Instant::now());
 
         assert_eq!(text_of(&changes), "a er2 b [secret db]\n[secret db] c hun");
         assert_eq!(changes.last(), Some(&Change::FinishStreams));
@@ -204,7 +235,7 @@ mod tests {
             let mut scrubbing = scrubbing();
             scrubbing.skip_logged(in_log as u64, 0);
 
-            let new = scrubbing.scrub(vec![append(Stream::Stdout, whole)]);
+            let new = scrubbing.scrub(vec![append(Stream::Stdout, whole)], Instant::now());
 
             assert_eq!(Some(text_of(&new.changes).as_str()), scrubbed.get(in_log..));
             // The log has all that the host has sent.
@@ -219,12 +250,39 @@ mod tests {
         let mut scrubbing = Scrubbing::default();
         scrubbing.withhold();
 
-        let scrubbed = scrubbing.scrub(vec![append(Stream::Stdout, "x"), Change::Started]);
+        let scrubbed = scrubbing.scrub(
+            vec![append(Stream::Stdout, "x"), Change::Started],
+            Instant::now(),
+        );
 
         let expected = Scrubbed {
             changes: vec![Change::Started],
             bytes_removed: 1,
         };
         assert_eq!(scrubbed, expected);
+    }
+
+    #[test]
+    fn held_bytes_are_released_after_a_second_and_a_replay_continues_behind_them() {
+        let start = Instant::now();
+        let mut first = scrubbing();
+        let held = first.scrub(vec![append(Stream::Stdout, "a hunt")], start);
+        assert_eq!(
+            (text_of(&held.changes).as_str(), held.bytes_removed),
+            ("a ", 4)
+        );
+        let early = first.release(start + PATIENCE - Duration::from_millis(1));
+        assert_eq!(text_of(&early.changes), "");
+        let released = first.release(start + PATIENCE);
+        assert_eq!(
+            (text_of(&released.changes).as_str(), released.bytes_removed),
+            ("hunt", -4)
+        );
+        assert_eq!(first.release(start + 2 * PATIENCE).changes, []);
+
+        let mut other = scrubbing();
+        other.skip_logged("a hunt".len() as u64, 0);
+        let rest = other.scrub(vec![append(Stream::Stdout, "a hunter2!\n")], start);
+        assert_eq!(text_of(&rest.changes), "ret db]!\n");
     }
 }

@@ -1,11 +1,11 @@
 //! Enforces limits once a second and whenever output has grown: finished jobs, buffered output,
-//! idle connections. Frees output that the store has, too.
+//! idle connections. Frees output that the store has, and shows what a scrubber has held back for a second, too.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::hosts::HostRef;
 use crate::job::Job;
@@ -35,6 +35,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
                 continue;
             }
         }
+        release_held_output(&shared);
         expire_finished(&shared);
         release_stored_output(&shared);
         bound_output(&shared);
@@ -53,6 +54,13 @@ pub(crate) async fn connect_ahead(shared: Arc<Shared>, mut heavy: mpsc::Receiver
             tracing::debug!(%host, %error, "could not make an additional connection in advance");
         }
     }
+}
+
+/// Shows output that was held back because it may be the start of a secret.
+fn release_held_output(shared: &Shared) {
+    let running: Vec<Arc<Job>> = shared.registry().running().cloned().collect();
+    let now = Instant::now();
+    running.iter().for_each(|job| job.release_held_output(now));
 }
 
 fn expire_finished(shared: &Shared) {
