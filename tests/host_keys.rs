@@ -175,6 +175,31 @@ async fn a_revoked_authority_vouches_for_no_host() {
 }
 
 #[tokio::test]
+async fn an_authority_may_be_listed_or_revoked_by_its_own_certificate() {
+    let sshd = certified("ca", &[]).await;
+    // A certificate of the authority's key, by another one.
+    let authority = sshd.path("ca.pub").display().to_string();
+    let signer = sshd.path("sha1").display().to_string();
+    ssh_keygen(&[
+        "-s",
+        &signer,
+        "-I",
+        "test",
+        "-h",
+        "-n",
+        "127.0.0.1",
+        &authority,
+    ]);
+    let listed = format!("@cert-authority * {}", public(&sshd, "ca"));
+    let certificate = public(&sshd, "ca-cert");
+    sshd.write_known_hosts(&format!("@cert-authority * {certificate}"));
+    assert!(is_accepted(&sshd).await && ssh_accepts(&sshd));
+    sshd.write_known_hosts(&format!("{listed}@revoked * {certificate}"));
+    assert!(!ssh_accepts(&sshd));
+    assert_eq!(code(&sshd).await, Code::HostKeyRevoked);
+}
+
+#[tokio::test]
 async fn trust_decides_as_a_login_does() {
     let good = certified("ca", &[]).await;
     assert!(service(&good).library().host_key(crate::support::HOST).await.unwrap().is_known);
@@ -334,8 +359,11 @@ fn verdict_of_ssh(sshd: &Sshd, known_hosts: &Path) -> &'static str {
 async fn our_verdicts_are_those_of_ssh_on_generated_files() {
     let sshd = Sshd::start().await;
     keygen(&sshd.path("ecdsa"), &["-t", "ecdsa"]);
-    let keys: Vec<String> =
-        ["host", "host", "other", "ecdsa"].map(|key| public(&sshd, key)).to_vec();
+    keygen(&sshd.path("ca"), &["-t", "ed25519"]);
+    certify(sshd.path("ca").parent().unwrap(), "ca", &[]);
+    let keys: Vec<String> = ["host", "host", "other", "ecdsa", "host-cert"]
+        .map(|key| public(&sshd, key))
+        .to_vec();
     let presented = public(&sshd, "host");
     let presented =
         russh::keys::parse_public_key_base64(presented.split(' ').nth(1).unwrap()).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::Mac;
-use russh::keys::PublicKey;
+use russh::keys::{Certificate, PublicKey};
 
 use super::HostName;
 use super::host_name::hmac;
@@ -19,6 +19,9 @@ pub(super) struct Entry {
     pub(super) marker: Marker,
     pub(super) hosts: Hosts,
     pub(super) key: PublicKey,
+    /// Whether the line has a certificate of the key. As with ssh, it then revokes the key, or makes it an authority, but does
+    /// not vouch for a host that presents the key alone.
+    pub(super) is_certificate: bool,
 }
 
 /// The marker of an entry.
@@ -42,10 +45,17 @@ pub(super) enum Hosts {
     },
 }
 
-/// The entries in the text of `file`. Skips lines that can't be parsed.
+/// The entries in the text of `file`. Skips lines that can't be parsed, with a warning if they were to revoke a key.
 pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
     let lines = text.lines().enumerate();
-    lines.filter_map(|(index, line)| Entry::parse(file, index + 1, line))
+    lines.filter_map(|(index, text)| {
+        let line = index + 1;
+        let entry = Entry::parse(file, line, text);
+        if entry.is_none() && text.trim_start().starts_with("@revoked") {
+            tracing::warn!(file = %file.display(), line, "this @revoked line can't be read, and revokes nothing");
+        }
+        entry
+    })
 }
 
 impl Entry {
@@ -67,9 +77,12 @@ impl Entry {
         let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
         let kind = fields.next()?;
         let blob = fields.next()?;
-        let key = russh::keys::parse_public_key_base64(blob).ok()?;
+        let (key, is_certificate) = match parse_certificate(kind, blob) {
+            Some(key) => (key, true),
+            None => (russh::keys::parse_public_key_base64(blob).ok()?, false),
+        };
         // As in ssh, an entry that contradicts itself is skipped.
-        if kind != key.algorithm().as_str() {
+        if !is_certificate && kind != key.algorithm().as_str() {
             return None;
         }
         Some(Self {
@@ -78,8 +91,16 @@ impl Entry {
             marker,
             hosts: Hosts::parse(hosts)?,
             key,
+            is_certificate,
         })
     }
+}
+
+/// The key of a certificate in a line of this kind.
+fn parse_certificate(kind: &str, blob: &str) -> Option<PublicKey> {
+    let certificate = Certificate::from_bytes(&BASE64_STANDARD.decode(blob).ok()?).ok()?;
+    let key = PublicKey::from(certificate.public_key().clone());
+    (kind == key.algorithm().to_certificate_type()).then_some(key)
 }
 
 impl Hosts {

@@ -173,7 +173,9 @@ impl KnownHosts {
             return revoked;
         }
         let listed: Vec<&Entry> = self.of(name, Marker::Plain).collect();
-        if listed.iter().any(|entry| entry.key.key_data() == key.key_data()) {
+        let vouches =
+            |entry: &&Entry| !entry.is_certificate && entry.key.key_data() == key.key_data();
+        if listed.iter().any(vouches) {
             return Verdict::Known;
         }
         // The error names the entry of the same type, which is the one to check.
