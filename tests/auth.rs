@@ -295,13 +295,7 @@ impl SshAgent {
             assert!(Instant::now() < deadline, "ssh-agent does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let added = Command::new("ssh-add")
-            .arg("-q")
-            .arg(sshd.path(key))
-            .env("SSH_AUTH_SOCK", &agent.socket)
-            .status()
-            .unwrap();
-        assert!(added.success());
+        agent.add(sshd, key);
         std::fs::remove_file(sshd.path(key)).unwrap();
         let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
         let text = text.replace(
@@ -310,6 +304,16 @@ impl SshAgent {
         );
         std::fs::write(sshd.ssh_config(), text).unwrap();
         agent
+    }
+
+    fn add(&self, sshd: &Sshd, key: &str) {
+        let added = Command::new("ssh-add")
+            .arg("-q")
+            .arg(sshd.path(key))
+            .env("SSH_AUTH_SOCK", &self.socket)
+            .status()
+            .unwrap();
+        assert!(added.success());
     }
 }
 
@@ -349,7 +353,7 @@ async fn of_an_agent_only_the_configured_keys_are_offered_when_that_is_asked_for
         "its public half is configured"
     );
     std::fs::remove_file(sshd.path("mine.pub")).unwrap();
-    assert!(refusal(&service(&sshd)).await.message.contains("no key, for there is none at"));
+    assert!(refusal(&service(&sshd)).await.message.contains("there is no such file"));
     sshd.append("PubkeyAuthentication no\n");
     assert!(refusal(&service(&sshd)).await.message.contains("PubkeyAuthentication is off"));
 }
@@ -476,4 +480,35 @@ async fn a_wrong_password_is_told_before_the_next_question() {
     );
     assert!(texts[1].starts_with("That was not accepted. "), "{texts:?}");
     assert!(!texts.iter().any(|text| text.contains("wrong")));
+}
+
+#[tokio::test]
+async fn a_key_file_that_is_not_there_is_named_in_the_error() {
+    let sshd = letting_in(&["-t", "ed25519"]).await;
+    std::fs::remove_file(sshd.path("mine")).unwrap();
+
+    let error = refusal(&service(&sshd)).await;
+
+    let expected = format!("{} (there is no such file)", sshd.path("mine").display());
+    assert!(error.message.contains(&expected), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_after_many_keys_hints_at_naming_one() {
+    let sshd = Sshd::with("MaxAuthTries 4\n").await;
+    let keys: Vec<String> = (0..6).map(|index| format!("other{index}")).collect();
+    for key in &keys {
+        keygen(&sshd.path(key), &["-t", "ed25519"]);
+    }
+    let agent = SshAgent::holding(&sshd, &keys[0]);
+    keys[1..].iter().for_each(|key| agent.add(&sshd, key));
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let config = config.replace("IdentitiesOnly yes", "IdentitiesOnly no");
+    std::fs::write(sshd.ssh_config(), config).unwrap();
+    std::fs::remove_file(sshd.path("id")).unwrap();
+    std::fs::remove_file(sshd.path("id.pub")).unwrap();
+
+    let error = refusal(&service(&sshd)).await;
+
+    assert!(error.message.contains("IdentitiesOnly yes"), "{error}");
 }

@@ -13,6 +13,8 @@ use crate::ssh::trust::{HandshakeError, HostKeyCheck};
 
 /// Maximum stages of one login, where the server wants several methods (RFC 4252 §5.1).
 const MOST_STAGES: usize = 8;
+/// Number of offered keys that may be too many for a server. The usual MaxAuthTries is 6.
+const MANY_KEYS: usize = 4;
 /// Time for russh to end after a connection was lost, and how often to look whether it has.
 const RUSSH_ENDS: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -81,6 +83,13 @@ impl<'a> Login<'a> {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if self.offered.len() >= MANY_KEYS {
+            self.tried.push(format!(
+                "and no other key (most servers hang up after a few: name the right one by IdentityFile with \
+                 IdentitiesOnly yes, or by identity_file in [hosts.{}])",
+                self.host.name
+            ));
         }
         if self.tried.is_empty() {
             self.tried.push(self.why_nothing_was_tried());

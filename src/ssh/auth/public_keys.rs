@@ -234,7 +234,12 @@ impl<'a> Login<'a> {
         let loaded = off_runtime(file, move || KeyFile::load(&path)).await;
         match loaded.unwrap_or_else(|error| Err(NoKey::Unusable(error.to_string()))) {
             Ok(key) => Some(key),
-            Err(NoKey::Missing) => None,
+            Err(NoKey::Missing) => {
+                if !is_default_name(file) {
+                    self.tried.push(format!("{} (there is no such file)", file.display()));
+                }
+                None
+            }
             Err(NoKey::Unusable(why)) => {
                 self.tried.push(format!("{} ({why})", file.display()));
                 None
@@ -279,6 +284,23 @@ async fn key_of(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
     off_runtime(&first, move || key_file::for_certificate(&files, &key))
         .await
         .ok()?
+}
+
+/// Whether a key file has a name that ssh tries without being told (ssh_config(5), IdentityFile). Most people have one of them.
+fn is_default_name(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_in_ssh = file.parent().is_some_and(|parent| parent.ends_with(".ssh"));
+    is_in_ssh
+        && matches!(
+            name,
+            "id_rsa"
+                | "id_ecdsa"
+                | "id_ecdsa_sk"
+                | "id_ed25519"
+                | "id_ed25519_sk"
+                | "id_xmss"
+                | "id_dsa"
+        )
 }
 
 /// Whether one of the keys is that of an agent's identity.
