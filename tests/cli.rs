@@ -1135,3 +1135,23 @@ async fn a_user_id_without_a_name_needs_no_ssh_program() {
     let refused = text(&run().stderr);
     assert!(refused.contains("chmod 600"), "{refused}");
 }
+
+#[tokio::test]
+async fn what_a_command_prints_after_term_is_shown() {
+    let sshd = Sshd::start().await;
+    let clean_up = "trap 'echo cleaned up; exit 3' TERM; echo ready; sleep 1000 & wait";
+    let mut child = sshjobs(&sshd)
+        .args(["run", "-n", HOST, "--", clean_up])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shown = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    shown.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let mut rest = String::new();
+    shown.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "cleaned up\n");
+    assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+}

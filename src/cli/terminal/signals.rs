@@ -48,7 +48,8 @@ impl Signals {
     pub(crate) const INTERRUPT: u8 = 2;
     /// SIGQUIT.
     pub(crate) const QUIT: u8 = 3;
-    const TERMINATE: u8 = 15;
+    /// SIGTERM.
+    pub(crate) const TERMINATE: u8 = 15;
 
     /// Installs the handlers. [`Code::Io`] if the system refuses.
     pub(crate) fn catch() -> Result<Self, Error> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::io;
+use tokio::time::sleep;
 
 use crate::cli::args::RunArgs;
 use crate::cli::command::of_run;
@@ -18,6 +19,10 @@ use crate::remote::{Api, Control, Running, Shown};
 use crate::wire::{Code, DeliveredVia, Error, JobEntry, JobState};
 
 /// Grace between TERM and KILL for processes that an interrupted command left running.
+/// Time for a command to end by itself after this program got TERM.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
+/// Time for the last output of a command that was ended.
+const LAST_OUTPUT: Duration = Duration::from_secs(1);
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and exits with the command's exit code.
@@ -221,10 +226,29 @@ async fn on_pipes(
             stdin::forward(job).await
         }
     };
+    let number = tokio::select! {
+        ended = session.attend() => return ended,
+        number = pass_on(job, signals) => number,
+        stdin::HungUp = input => Signals::HANG_UP,
+    };
+    if number == Signals::TERMINATE && !job.entry().durable {
+        end_and_show(job, session, signals).await;
+    }
+    Ok(Exit::signaled(number))
+}
+
+/// Ends the command, as the end of this program would, and shows what it prints meanwhile. Another signal ends the wait.
+async fn end_and_show(job: &Control, session: &mut Session, signals: &mut Signals) {
+    let ending = async {
+        // A host that can't be reached gets another try when the program ends.
+        job.signal("TERM", Some(CLEAN_UP_TIME)).await.ok();
+        sleep(LAST_OUTPUT).await;
+    };
     tokio::select! {
-        ended = session.attend() => ended,
-        number = pass_on(job, signals) => Ok(Exit::signaled(number)),
-        stdin::HungUp = input => Ok(Exit::signaled(Signals::HANG_UP)),
+        // An error of this program's output is of no interest any more: the exit status tells of the signal.
+        _ = session.attend() => {}
+        () = ending => {}
+        _ = signals.next() => {}
     }
 }
 
