@@ -355,6 +355,16 @@ hosts! {
         durable: Durable::RefusedBecause("is a link or belongs to another user"),
         ..ALL
     };
+    the_account_may_write_no_file: "limit-file-size" => Expected {
+        durable: Durable::RefusedBecause("cannot open"),
+        files: false,
+        ..ALL
+    };
+    the_account_may_start_no_process: "limit-processes" => Expected {
+        durable: Durable::RefusedBecause("Cannot fork"),
+        files: false,
+        ..ALL
+    };
     the_account_has_no_shell: "nologin" => FILES_ONLY;
     the_server_has_files_only: "sftp-only" => FILES_ONLY;
     a_startup_file_becomes_fish: "startup-exec-fish" => TAKEN_AWAY;

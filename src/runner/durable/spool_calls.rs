@@ -16,8 +16,8 @@ const ANSWER: Duration = Duration::from_secs(15);
 
 /// Longest input sent through the control shell, which reads it byte by byte.
 const LONGEST_INPUT: usize = 4 << 10;
-/// Reason for a host that did not run the script.
-const NO_SHELL: &str = "its login shell does not run /bin/sh";
+/// Lines of its stderr that are shown of a script that failed.
+const SHOWN_COMPLAINTS: usize = 3;
 
 /// Runs a command of the spool on a host. Installs the scripts first if they are missing.
 pub(crate) async fn run_on(
@@ -118,14 +118,15 @@ async fn run_once(
             input: text.to_owned().into(),
         };
         let printed = link.run_script(script, limit).await?;
-        return Ok(printed
-            .and_then(|printed| Answer::parse(&printed))
-            .unwrap_or_else(|| Answer::Unsupported(NO_SHELL.to_owned())));
+        if let Some(answer) = printed.and_then(|printed| final_answer(&printed)) {
+            return Ok(answer);
+        }
+        // Once more, in a channel of its own, whose stderr tells why. To start a job twice runs it once.
     }
     let channel = link.open().await?.channel;
     let input = input.expose_secret().to_vec().into();
     let printed = run_fed(channel, command, input, limit, has_answered).await?;
-    Ok(Answer::parse(&printed.stdout)
+    Ok(final_answer(&printed.stdout)
         .unwrap_or_else(|| Answer::Unsupported(why_no_answer(&printed))))
 }
 
@@ -135,12 +136,24 @@ fn why_no_answer(printed: &Printed) -> String {
         || "no status".to_owned(),
         |status| format!("status {status}"),
     );
-    let complaint = printed.stderr.lines().rev().find(|line| !line.trim().is_empty());
-    let complaint = complaint.map_or_else(String::new, |line| format!(": {}", printable(line)));
-    format!("{NO_SHELL}; it ended with {status}{complaint}")
+    let complaints: Vec<_> =
+        printed.stderr.lines().filter(|line| !line.trim().is_empty()).collect();
+    let last = &complaints[complaints.len().saturating_sub(SHOWN_COMPLAINTS)..];
+    // Such as a limit of the account (ulimit), which keeps the shell from starting programs.
+    if last.is_empty() {
+        format!("its login shell does not run /bin/sh; it ended with {status}")
+    } else {
+        let words = printable(&last.join("; "));
+        format!("the script for durable jobs did not run there and ended with {status}: {words}")
+    }
+}
+
+/// The answer of a script that has got its input. `None` if there is none.
+fn final_answer(printed: &str) -> Option<Answer> {
+    Answer::parse(printed).filter(|answer| *answer != Answer::Send)
 }
 
 /// Whether the script's answer is complete.
 fn has_answered(printed: &str) -> bool {
-    printed.ends_with('\n') && Answer::parse(printed).is_some_and(|answer| answer != Answer::Send)
+    printed.ends_with('\n') && final_answer(printed).is_some()
 }
