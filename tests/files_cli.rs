@@ -496,3 +496,26 @@ async fn an_interrupted_copy_exits_as_after_the_signal() {
     assert_eq!(exit_of(&mut put).await, Some(130));
     assert!(!far.exists());
 }
+
+#[tokio::test]
+async fn a_server_with_room_for_one_session_takes_and_gives_directories() {
+    let sshd = Sshd::with("MaxSessions 1\n").await;
+    let site = sshd.path("site");
+    std::fs::create_dir(&site).unwrap();
+    std::fs::write(site.join("index.html"), "<p>").unwrap();
+    let (far, back) = (sshd.path("far"), sshd.path("back"));
+
+    let put = sshjobs(
+        &sshd,
+        &["put", "-r", &site.display().to_string(), &there(&far)],
+    );
+    assert!(put.status.success(), "{put:?}");
+    let got = sshjobs(
+        &sshd,
+        &["get", "-r", &there(&far), &back.display().to_string()],
+    );
+    assert!(got.status.success(), "{got:?}");
+
+    assert_eq!(text(&far.join("index.html")), "<p>");
+    assert_eq!(text(&back.join("index.html")), "<p>");
+}

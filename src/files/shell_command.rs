@@ -33,6 +33,8 @@ impl HostFiles {
     /// Runs a script of `/bin/sh` on the host as the user of these files, with streams as its stdin
     /// and stdout. What startup files print before it is left out. The channel is open until the script or the
     /// connection ends.
+    ///
+    /// A server may have no room for a second channel beside that of the files (MaxSessions). The script has not begun then.
     pub(super) async fn run_script(
         &self,
         script: String,
@@ -42,7 +44,10 @@ impl HostFiles {
         let nonce = Nonce::new();
         // On a line of its own: what startup files print may lack an end of line.
         let script = format!("printf '\\n%s\\n' {}; {script}", nonce.as_str());
-        let channel = self.link().open().await?.channel;
+        let channel = match self.link().open().await {
+            Err(ChannelError::OpenRefused) => return Ok(Ended::default()),
+            opened => opened?.channel,
+        };
         let (mut reader, writer) = self.user.exec(self.link(), channel, script).await?;
         let mut ended = Ended::default();
         let both = {
