@@ -1,7 +1,7 @@
 //! Explains why a host can't be reached or trusted.
 
 use crate::jobs::{CertificateFault, ConfigError, ConnectError, HostKeyError};
-use crate::wire::error::{Code, Error};
+use crate::wire::error::{Code, Error, Hint};
 
 /// Explains why a host can't be reached.
 pub(super) fn connect(error: &ConnectError, message: String) -> Error {
@@ -146,11 +146,14 @@ fn config(error: &ConfigError, message: String) -> Error {
 
 pub(super) fn host_key(error: &HostKeyError, message: String) -> Error {
     match error {
-        HostKeyError::Unknown { .. } => Error::new(
-            Code::HostKeyUnknown,
-            message,
-            "compare the fingerprint with the host's own, then accept it with `sshjobs trust HOST`",
-        ),
+        HostKeyError::Unknown { host, .. } => {
+            let hint = "compare the fingerprint with the host's own, then accept it with `sshjobs trust HOST`";
+            // It is listed under a port or an alias, which may have come from the command line.
+            let with_options =
+                format!("{hint} (with the same -p, -J and -o; it is listed as {host})");
+            let hint = Hint::from(hint).or_for_a_person(with_options);
+            Error::new(Code::HostKeyUnknown, message, hint)
+        }
         HostKeyError::Changed { other_type, .. } => Error::new(
             if *other_type {
                 Code::HostKeyTypeChanged
