@@ -335,7 +335,8 @@ mod tests {
         ] {
             let root = tempfile::tempdir().unwrap();
             let path = root.path().join("log");
-            fs::write(&path, vec![b'x'; LARGE as usize]).unwrap();
+            let content = io::repeat(b'x').take(LARGE);
+            io::copy(&mut { content }, &mut File::create(&path).unwrap()).unwrap();
             let stream = Resizing {
                 written: 0,
                 file: File::options().write(true).open(&path).unwrap(),
