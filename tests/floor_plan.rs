@@ -62,7 +62,7 @@ const EVERYBODY: [&str; 8] = [
 ];
 
 /// Foreign crates that have one home.
-const HOMES: [(&str, &str); 11] = [
+const HOMES: [(&str, &str); 10] = [
     ("jsonwebtoken", "oidc"),
     ("russh", "ssh"),
     ("rmcp", "mcp"),
@@ -71,7 +71,6 @@ const HOMES: [(&str, &str); 11] = [
     ("rusqlite", "store"),
     ("async_nats", "store"),
     ("axum", "http"),
-    ("tar", "files"),
     ("similar", "files"),
     ("cap_std", "wire"),
 ];

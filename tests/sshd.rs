@@ -63,4 +63,5 @@ mod store;
 mod terminal;
 mod top;
 mod transcript;
+mod upkeep;
 mod verbs;

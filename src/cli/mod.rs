@@ -24,9 +24,9 @@ pub use args::{
     McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs, PolicyExplainArgs,
     PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
     ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy,
-    SpawnArgs, SshArgs, StoreArgs, StoreCopyArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs,
-    TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice, Verb, WaitArgs, WhenColours,
-    WriteArgs, parse,
+    SpawnArgs, SshArgs, StoreArgs, StoreBackupArgs, StoreCheckArgs, StoreCopyArgs, StoreRepairArgs,
+    StoreRestoreArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb,
+    TopArgs, TrustArgs, TurnArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
@@ -35,6 +35,7 @@ pub use verbs::{
     Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,
     completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
     inspect, jobs, log, man, mcp, ping, policy, put, read, run, screen, search, signal, spawn,
-    store_copy, tail, token, trust, wait, write,
+    store_backup, store_check, store_copy, store_repair, store_restore, tail, token, trust, wait,
+    write,
 };
 pub use version::answer_version;

@@ -167,7 +167,8 @@ pub use crate::ssh::{
 };
 #[doc(hidden)]
 pub use crate::store::{
-    ClusterStatus, CopyReport, HostPlace, HostStatus, JobLeft, KeptHead, NatsStatus, OwnStatus,
-    PeerStream, Peers, ReplicaState, ReplicaStatus, SharedText, StoreError, StreamStatus,
-    Versioned,
+    ArchiveReport, ClusterStatus, CopyReport, DamagedOutput, HostPlace, HostStatus, JobLeft,
+    KeptHead, NatsStatus, OwnStatus, PeerStream, Peers, RepairReport, ReplicaState, ReplicaStatus,
+    SharedText, StateCheck, StoreError, StreamStatus, Versioned, back_up, check_state,
+    repair_state, restore,
 };

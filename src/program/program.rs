@@ -225,11 +225,18 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::cluster_status(&cluster.status().await?, &args)
         }
         Verb::Store(args) => {
-            let StoreVerb::Copy(args) = args.verb;
-            let cluster = require(cluster(&config, args.to.as_ref()).await?)?;
-            let tokens = tokens(&config, Some(&cluster)).await?;
             let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
-            cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
+            match args.verb {
+                StoreVerb::Check(args) => cli::store_check(&state_dir, &args)?,
+                StoreVerb::Repair(args) => cli::store_repair(&state_dir, &args)?,
+                StoreVerb::Backup(args) => cli::store_backup(&state_dir, &args)?,
+                StoreVerb::Restore(args) => cli::store_restore(&state_dir, &args)?,
+                StoreVerb::Copy(args) => {
+                    let cluster = require(cluster(&config, args.to.as_ref()).await?)?;
+                    let tokens = tokens(&config, Some(&cluster)).await?;
+                    cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
+                }
+            }
         }
         Verb::Trust(args) => {
             let config = with_options(config, &args.ssh);

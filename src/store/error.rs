@@ -37,6 +37,20 @@ pub enum StoreError {
     /// now.
     #[error("{0} was removed or replaced while this process used it; restart the process")]
     Replaced(String),
+    /// Processes use the state directory, and must end first.
+    #[error("{path} is in use by {processes}")]
+    InUse {
+        /// The path.
+        path: String,
+        /// The processes, for people.
+        processes: String,
+    },
+    /// The state directory is not empty, so nothing is restored into it.
+    #[error("{0} is not empty")]
+    NotEmpty(String),
+    /// The archive is not a copy of a state directory.
+    #[error("this is no copy of a state directory: it has no jobs.db")]
+    NoCopy,
     /// NATS can't be used.
     #[error("NATS can't be used: {0}")]
     Nats(String),

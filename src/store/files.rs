@@ -1,16 +1,18 @@
 //! Segments as files.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::media::{Access, Blob, Media, Part};
 use crate::job::JobId;
 
 /// Segments as files: `DIR/9z/JOB.000001.log` and `.idx`, in a folder named after the end of the
-/// job's id. Folders are 0700, files 0600.
+/// job's id, beside a copy of its first record (`JOB.record`). Folders are 0700, files 0600.
+#[derive(Clone)]
 pub(super) struct Files {
     pub(super) directory: PathBuf,
 }
@@ -30,6 +32,67 @@ impl Files {
                 ErrorKind::InvalidInput,
                 "no job has such a name",
             )),
+        }
+    }
+
+    /// Keeps a copy of a job's record, from which a damaged database is rebuilt.
+    pub(super) fn keep_record(&self, job: &JobId, record: &[u8]) -> io::Result<()> {
+        let path = self.record_path(job)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        self.open_in_folder(job, &path, &options)?.write_all(record)
+    }
+
+    /// The copy of a job's record. `None` if there is none.
+    pub(super) fn kept_record(&self, job: &JobId) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.record_path(job)?) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// Bytes of a job's stored output.
+    pub(super) fn size(&self, job: &JobId) -> io::Result<u64> {
+        let mut bytes = 0;
+        for part in self.parts(job)? {
+            bytes += fs::metadata(self.path(job, part)?)?.len();
+        }
+        Ok(bytes)
+    }
+
+    /// All jobs of which there is something, by their ids.
+    pub(super) fn jobs(&self) -> io::Result<BTreeSet<JobId>> {
+        let mut jobs = BTreeSet::new();
+        for folder in fs::read_dir(&self.directory)? {
+            let folder = folder?;
+            if !folder.file_type()?.is_dir() {
+                continue;
+            }
+            for entry in fs::read_dir(folder.path())? {
+                let name = entry?.file_name();
+                let Some(name) = name.to_str() else { continue };
+                jobs.extend(job_of(name).map(JobId::from));
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn record_path(&self, job: &JobId) -> io::Result<PathBuf> {
+        Ok(self.folder(job)?.join(format!("{job}{RECORD}")))
+    }
+
+    fn open_in_folder(&self, job: &JobId, path: &Path, options: &OpenOptions) -> io::Result<File> {
+        match options.open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // Not recursive: if the state directory was removed, it must not be created again,
+                // because no process would find it.
+                match DirBuilder::new().mode(0o700).create(self.folder(job)?) {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                    // The folder exists now: this call, or one for another job, has created it.
+                    Ok(()) | Err(_) => options.open(path),
+                }
+            }
+            opened => opened,
         }
     }
 
@@ -59,6 +122,21 @@ impl Files {
         }
         Ok(parts)
     }
+}
+
+/// Ending of the copy of a job's record.
+const RECORD: &str = ".record";
+
+/// The id of the job that a file belongs to. It may have dots itself, as its host's name.
+fn job_of(name: &str) -> Option<&str> {
+    if let Some(job) = name.strip_suffix(RECORD).or_else(|| name.strip_suffix(".forgotten")) {
+        return Some(job);
+    }
+    let (before, _) = name
+        .strip_suffix(".log")
+        .or_else(|| name.strip_suffix(".idx"))?
+        .rsplit_once('.')?;
+    Some(before)
 }
 
 /// Parses the name of a part, without the job's id.
@@ -95,17 +173,9 @@ impl Media for Files {
         if access == Access::Write {
             options.append(true).create(true).mode(0o600);
         }
-        let file = match options.open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound && access == Access::Write => {
-                // Not recursive: if the state directory was removed, it must not be created again,
-                // because no process would find it.
-                match DirBuilder::new().mode(0o700).create(self.folder(job)?) {
-                    Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-                    // The folder exists now: this call, or one for another job, has created it.
-                    Ok(()) | Err(_) => options.open(&path)?,
-                }
-            }
-            file => file?,
+        let file = match access {
+            Access::Read => options.open(&path)?,
+            Access::Write => self.open_in_folder(job, &path, &options)?,
         };
         Ok(Arc::new(file))
     }
@@ -122,7 +192,7 @@ impl Media for Files {
         for part in self.parts(job)? {
             missing_is_fine(fs::remove_file(self.path(job, part)?))?;
         }
-        Ok(())
+        missing_is_fine(fs::remove_file(self.record_path(job)?))
     }
 }
 

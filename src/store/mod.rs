@@ -37,6 +37,7 @@ mod sqlite;
 mod state_dir;
 mod store;
 mod stored_log;
+mod upkeep;
 
 pub use cluster_status::{
     ClusterStatus, HostStatus, NatsStatus, OwnStatus, ReplicaState, ReplicaStatus, StreamStatus,
@@ -62,3 +63,7 @@ pub use shared_value::{SharedValue, SharedValueError};
 pub use state_dir::StateDir;
 pub use store::{Bounds, Filter, Store, StoreEvent};
 pub use stored_log::{StoredEnd, StoredLog};
+pub use upkeep::{
+    ArchiveReport, DamagedOutput, RepairReport, StateCheck, back_up, check_state, repair_state,
+    restore,
+};

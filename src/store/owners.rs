@@ -59,28 +59,28 @@ impl Owners {
         self.directory.join(format!("{name}{SOCKET}"))
     }
 
+    /// Descriptions of the processes that use a state directory now.
+    pub(super) fn running(directory: &Path) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut running = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let name = name.to_string_lossy();
+            let name = name.strip_suffix(SOCKET).unwrap_or(&name);
+            running.extend(about(directory, name)?);
+        }
+        // A process may have a file and a socket.
+        running.sort_unstable();
+        running.dedup();
+        Ok(running)
+    }
+
     /// Description of a process. `None` if it has ended.
     pub(super) fn about(&self, name: &str) -> io::Result<Option<String>> {
-        // Names come from records and must not lead out of the directory.
-        let is_name = name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
-        if name.is_empty() || !is_name {
-            return Ok(None);
-        }
-        let path = self.directory.join(name);
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            file => file?,
-        };
-        // Shared, so that two processes that look at once don't take each other for the owner.
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(None),
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut about = String::new();
-                file.read_to_string(&mut about)?;
-                Ok(Some(about))
-            }
-            Err(error) => Err(error.into()),
-        }
+        about(&self.directory, name)
     }
 
     /// Deletes the files of processes that have ended.
@@ -101,6 +101,30 @@ impl Owners {
             }
         }
         Ok(())
+    }
+}
+
+/// Description of a process. `None` if it has ended.
+fn about(directory: &Path, name: &str) -> io::Result<Option<String>> {
+    // Names come from records and must not lead out of the directory.
+    let is_name = name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    if name.is_empty() || !is_name {
+        return Ok(None);
+    }
+    let path = directory.join(name);
+    let mut file = match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    // Shared, so that two processes that look at once don't take each other for the owner.
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut about = String::new();
+            file.read_to_string(&mut about)?;
+            Ok(Some(about))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -190,6 +190,54 @@ impl Record {
         record
     }
 
+    /// The record of a job of which only the output is known.
+    pub(super) fn of_output(id: JobId, caller: Caller, host: &str, command: &str) -> Self {
+        Self {
+            id,
+            mark: Nonce::new(),
+            caller,
+            host: host.to_owned(),
+            command: command.to_owned(),
+            label: None,
+            cwd: None,
+            env: Vec::new(),
+            has_stdin: false,
+            hidden_secrets: Vec::new(),
+            had_secrets: false,
+            timeout: None,
+            terminal: None,
+            becomes: None,
+            template: None,
+            notify: Vec::new(),
+            turn: Turn::default(),
+            is_admitted: true,
+            durable: false,
+            key: None,
+            fingerprint: String::new(),
+            owner: String::new(),
+            machine: None,
+            pgid: None,
+            started_at: wall_now(),
+            first_output_at: None,
+            last_output_at: None,
+            ended_at: None,
+            outcome: None,
+            is_running: false,
+            modes: TerminalModes::default(),
+            resizes: Vec::new(),
+            total_lines: 0,
+            total_bytes: 0,
+            dropped_lines: 0,
+            stored_bytes: 0,
+            fleet: None,
+            evidence: EndEvidence::default(),
+            members: Vec::new(),
+            member_of: None,
+            seen_at: wall_now(),
+            has_leftovers: false,
+        }
+    }
+
     /// Copies a job's status.
     pub fn update(&mut self, status: &Status, pgid: Option<u32>) {
         self.is_running = status.phase == Phase::Running;

@@ -25,6 +25,8 @@ pub(super) struct Replay {
     read: usize,
     /// Position of the last checkpoint that was returned, or of the first frame.
     checkpoint_at: u64,
+    /// Bytes of damaged frames that were passed over.
+    skipped: u64,
 }
 
 /// Bytes of the first read: mostly enough for a page after a mark.
@@ -47,7 +49,20 @@ impl Replay {
             filled: 0,
             read: 0,
             checkpoint_at: offset,
+            skipped: 0,
         }
+    }
+
+    /// Bytes of damaged frames that were passed over so far.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Bytes of the current segment that no whole frame begins with.
+    pub(super) fn unread(&self) -> io::Result<u64> {
+        let Some(blob) = &self.blob else { return Ok(0) };
+        let (_, position) = self.position();
+        Ok(blob.length()?.saturating_sub(position))
     }
 
     /// Segment and position of the next frame.
@@ -163,6 +178,7 @@ impl Replay {
             "{} bytes of stored output are damaged",
             next.offset - position
         );
+        self.skipped += next.offset - position;
         self.base = next.offset;
         self.filled = 0;
         self.read = 0;
@@ -185,6 +201,7 @@ impl Replay {
         ) {
             return Ok(true);
         }
+        self.skipped += self.unread()?;
         self.segment += 1;
         self.seal = Seal::new(&self.job, self.segment);
         self.blob = Some(next);

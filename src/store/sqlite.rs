@@ -123,6 +123,72 @@ impl Records {
             .map_err(|_| StoreError::Records("the shared secret is damaged".to_owned()))
     }
 
+    /// What is wrong with the database. `None` if it is whole.
+    pub(super) fn damage(&self) -> Option<String> {
+        let check = "PRAGMA quick_check(1)";
+        match self.connection.query_row(check, [], |row| row.get::<_, String>(0)) {
+            Ok(found) if found == "ok" => None,
+            Ok(found) => Some(found),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Opens a database from which [`salvage`](Self::salvage) takes what can be read, and changes nothing in it.
+    pub(super) fn open_damaged(path: &Path) -> Result<Self, StoreError> {
+        let connection = Connection::open(path)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(Self { connection })
+    }
+
+    /// The shared secret, if it can be read.
+    pub(super) fn known_secret(&self) -> Option<[u8; 32]> {
+        let select = "SELECT value FROM settings WHERE name = 'secret'";
+        let value: Vec<u8> = self.connection.query_row(select, [], |row| row.get(0)).ok()?;
+        value.try_into().ok()
+    }
+
+    /// All records that can be read, up to the first damaged page, and the ids of those that can't be understood.
+    pub(super) fn salvage(&self) -> (Vec<Record>, Vec<String>) {
+        let (mut whole, mut unreadable) = (Vec::new(), Vec::new());
+        let select = "SELECT id, document, owner FROM jobs";
+        let Ok(mut select) = self.connection.prepare(select) else {
+            return (whole, unreadable);
+        };
+        let Ok(rows) = select.query_map([], row) else { return (whole, unreadable) };
+        for row in rows.map_while(Result::ok) {
+            let id = row.id.clone();
+            match read(row) {
+                Ok(record) => whole.push(record),
+                Err(_) => unreadable.push(id),
+            }
+        }
+        (whole, unreadable)
+    }
+
+    /// Adds a record as it is, in place of one that can't be understood. Its idempotency key is dropped if another job has it.
+    pub(super) fn add(&mut self, record: &Record) -> Result<(), StoreError> {
+        self.connection.execute("DELETE FROM jobs WHERE id = ?", [record.id.as_str()])?;
+        if self.admit(record)?.is_none() {
+            return Ok(());
+        }
+        let without_key = Record {
+            key: None,
+            ..record.clone()
+        };
+        self.admit(&without_key).map(drop)
+    }
+
+    /// Writes a consistent copy of the database to a new file, while others use it.
+    pub(super) fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
+        let name = file.to_str().ok_or_else(|| {
+            StoreError::Records(format!("the name of {} is not UTF-8", file.display()))
+        })?;
+        // SQLite counts this as a change, although it is one of the other file.
+        self.connection.pragma_update(None, "query_only", false)?;
+        self.connection.execute("VACUUM INTO ?", [name])?;
+        Ok(())
+    }
+
     /// Tries whether records can be read and changed.
     pub(super) fn probe(&mut self) -> Result<(), StoreError> {
         let transaction =

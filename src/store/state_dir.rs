@@ -18,7 +18,7 @@ use super::{
     StoredLog,
 };
 use crate::job::{CursorMove, CursorName, JobId, Moved};
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 use crate::output::{LineNo, Timestamp};
 
 /// A store in a directory of the user: `jobs.db`, `output/` and `owners/`.
@@ -29,6 +29,8 @@ pub struct StateDir {
     readable: Mutex<Records>,
     owners: Owners,
     media: Arc<dyn Media>,
+    /// The files behind `media`.
+    files: Files,
     secret: [u8; 32],
     identities: Identities,
 }
@@ -58,12 +60,16 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     Ok((found.dev(), found.ino()))
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Name of the file of records.
-const RECORDS: &str = "jobs.db";
+pub(super) const RECORDS: &str = "jobs.db";
+/// Name of the directory of output.
+pub(super) const OUTPUT: &str = "output";
+/// Name of the directory of processes.
+pub(super) const OWNERS: &str = "owners";
 
 impl StateDir {
     /// Opens a state directory. Creates a missing one with mode 0700. `process` is shown to other
@@ -73,6 +79,26 @@ impl StateDir {
     /// If it can't be created or written, belongs to another user, or was written by a newer
     /// sshjobs.
     pub fn open(path: &Path, process: &str) -> Result<Self, StoreError> {
+        let records = std::fs::metadata(path.join(RECORDS));
+        let was_empty = records.map_or(true, |file| file.len() == 0);
+        let opened = Self::open_with(path, process, None)?;
+        // Not a first start: the database was deleted, or a full disk has emptied it.
+        if was_empty && opened.files.jobs().is_ok_and(|jobs| !jobs.is_empty()) {
+            tracing::warn!(
+                "jobs.db is new, and there is output of jobs that it does not know: end the servers of {}, and run \
+                 `sshjobs store repair`",
+                path.display()
+            );
+        }
+        Ok(opened)
+    }
+
+    /// Like [`open`](Self::open). New records get a shared secret that is known from elsewhere.
+    pub(super) fn open_with(
+        path: &Path,
+        process: &str,
+        secret: Option<[u8; 32]>,
+    ) -> Result<Self, StoreError> {
         let failed = |source: io::Error| StoreError::Io {
             path: path.display().to_string(),
             source: Arc::new(source),
@@ -80,25 +106,26 @@ impl StateDir {
         make_directory(path).map_err(failed)?;
         // An existing directory keeps its mode, so this comes before anything is written to it.
         check(path).map_err(failed)?;
-        make_directory(&path.join("output")).map_err(failed)?;
-        make_directory(&path.join("owners")).map_err(failed)?;
-        let owners = Owners::enter(&path.join("owners"), process).map_err(failed)?;
+        make_directory(&path.join(OUTPUT)).map_err(failed)?;
+        make_directory(&path.join(OWNERS)).map_err(failed)?;
+        let owners = Owners::enter(&path.join(OWNERS), process).map_err(failed)?;
         // Before SQLite, which would create it readable for others under the usual umask.
         make_private(&path.join(RECORDS)).map_err(failed)?;
         let records = Records::open(&path.join(RECORDS))?;
-        let secret = records.shared_secret(rand::rng().random())?;
+        let secret = records.shared_secret(secret.unwrap_or_else(|| rand::rng().random()))?;
         // After `Records::open`, which creates the tables and switches to WAL.
         let readable = Mutex::new(Records::open_reader(&path.join(RECORDS))?);
         let identities = Identities::of(path).map_err(failed)?;
-        let media = Arc::new(Files {
-            directory: path.join("output"),
-        });
+        let files = Files {
+            directory: path.join(OUTPUT),
+        };
         Ok(Self {
             path: path.to_owned(),
             records: Mutex::new(records),
             readable,
             owners,
-            media,
+            media: Arc::new(files.clone()),
+            files,
             secret,
             identities,
         })
@@ -110,6 +137,24 @@ impl StateDir {
     /// If the records can't be read.
     pub fn cursors(&self, job: &JobId) -> Result<Vec<(CursorName, LineNo)>, StoreError> {
         lock(&self.readable).cursors(job)
+    }
+
+    /// Keeps a copy of a record beside the output. Without it, all else works.
+    fn keep_record(&self, record: &Record) {
+        let kept = serde_json::to_vec(record)
+            .map_err(io::Error::from)
+            .and_then(|text| self.files.keep_record(&record.id, &text));
+        if let Err(error) = kept {
+            tracing::warn!(job = %record.id, %error, "no copy of the record is kept, from which it could be rebuilt");
+        }
+    }
+
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    pub(super) fn records(&self) -> Guard<'_, Records> {
+        lock(&self.records)
     }
 
     fn io(&self, source: io::Error) -> StoreError {
@@ -130,7 +175,7 @@ fn make_private(file: &Path) -> io::Result<()> {
 }
 
 /// Output may contain secrets, so the directory must belong to us and be inaccessible to others.
-fn check(path: &Path) -> io::Result<()> {
+pub(super) fn check(path: &Path) -> io::Result<()> {
     let found = std::fs::metadata(path)?;
     if found.uid() != rustix::process::getuid().as_raw() {
         return Err(io::Error::other("it belongs to another user"));
@@ -175,7 +220,11 @@ impl Store for StateDir {
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
         // In a replaced directory no other process could find the job.
         self.check()?;
-        lock(&self.records).admit(record)
+        let known = lock(&self.records).admit(record)?;
+        if known.is_none() {
+            self.keep_record(record);
+        }
+        Ok(known)
     }
 
     fn put(&self, records: &[Record]) -> Result<(), StoreError> {

@@ -30,7 +30,8 @@ pub use audit::{
 };
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use cluster::{
-    ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreCopyArgs, StoreVerb,
+    ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreBackupArgs, StoreCheckArgs,
+    StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
 };
 pub use files::{CopyArgs, EditArgs, GetArgs, PutArgs};
 pub use filter::FilterArgs;

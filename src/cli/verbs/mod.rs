@@ -16,6 +16,7 @@ mod mcp;
 mod policy;
 mod run;
 mod spawn;
+mod store;
 mod token;
 
 pub(crate) use approvals::{approval_in_words, once_approved};
@@ -40,4 +41,5 @@ pub use mcp::mcp;
 pub use policy::policy;
 pub use run::run;
 pub use spawn::spawn;
+pub use store::{store_backup, store_check, store_repair, store_restore};
 pub use token::token;

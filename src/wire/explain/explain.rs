@@ -184,17 +184,37 @@ fn trust(error: &TrustError) -> Error {
 }
 
 fn of_store(source: &StoreError, message: String) -> Error {
-    if let StoreError::Nats(_) = source {
-        let hint = "check that NATS is running; everything continues by itself when it is";
-        return Error::new(Code::Unreachable, message, hint).retryable();
-    }
-    if let StoreError::UnusedPrefix(_) = source {
-        let hint = "set `prefix` in [cluster] of the configuration to that of the replicas";
-        return Error::new(Code::InvalidArgument, message, hint);
-    }
-    let hint =
-        "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
-    Error::new(Code::Io, message, hint)
+    let (code, hint) = match source {
+        StoreError::Nats(_) => {
+            let hint = "check that NATS is running; everything continues by itself when it is";
+            return Error::new(Code::Unreachable, message, hint).retryable();
+        }
+        StoreError::UnusedPrefix(_) => (
+            Code::InvalidArgument,
+            "set `prefix` in [cluster] of the configuration to that of the replicas",
+        ),
+        StoreError::InUse { .. } => (Code::Io, "end these processes first"),
+        StoreError::NotEmpty(_) => (
+            Code::InvalidArgument,
+            "name a directory that does not exist yet with --state-dir",
+        ),
+        StoreError::NoCopy => (
+            Code::InvalidArgument,
+            "name a file that `sshjobs store backup` wrote",
+        ),
+        StoreError::Records(_) | StoreError::Unreadable { .. } => (
+            Code::Io,
+            "`sshjobs store check` tells what is damaged, and `sshjobs store repair` mends it",
+        ),
+        StoreError::Io { .. }
+        | StoreError::Newer { .. }
+        | StoreError::Replaced(_)
+        | StoreError::HeldElsewhere { .. } => (
+            Code::Io,
+            "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk",
+        ),
+    };
+    Error::new(code, message, hint)
 }
 
 #[cfg(test)]

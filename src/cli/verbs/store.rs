@@ -1,0 +1,187 @@
+//! `sshjobs store check`, `repair`, `backup` and `restore`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::cli::args::{StoreBackupArgs, StoreCheckArgs, StoreRepairArgs, StoreRestoreArgs};
+use crate::cli::exit::{output_error, print};
+use crate::cli::json::json;
+use crate::cli::{Exit, note};
+use crate::jobs::{self, StateCheck, back_up, check_state, repair_state, restore};
+use crate::wire::Error;
+
+/// Tells what is damaged in a state directory.
+///
+/// # Errors
+/// If it can't be read.
+pub fn store_check(state_dir: &Path, args: &StoreCheckArgs) -> Result<Exit, Error> {
+    require(state_dir)?;
+    // Drawn on terminals only.
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} jobs  {eta} left");
+    bar.set_style(style.expect("the template is constant"));
+    let check = check_state(state_dir, &|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let check = check.map_err(explained)?;
+    let printed = if args.json {
+        print(&json(&check))
+    } else {
+        print(&check_lines(&check).join("\n"))
+    };
+    if !check.is_complete() {
+        note("end the servers of this state directory, and run `sshjobs store repair`");
+    }
+    if printed != Exit::SUCCESS || check.is_whole() {
+        Ok(printed)
+    } else {
+        Ok(Exit::DECLINED)
+    }
+}
+
+fn check_lines(check: &StateCheck) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} jobs, {} bytes of output read",
+        check.jobs, check.bytes
+    )];
+    if let Some(why) = &check.database {
+        lines.push(format!("jobs.db is damaged: {why}"));
+    }
+    for id in &check.unreadable_records {
+        lines.push(format!("{id}: its record can't be read"));
+    }
+    for id in &check.without_record {
+        lines.push(format!("{id}: it has output and no record"));
+    }
+    for output in &check.damaged_output {
+        lines.push(format!(
+            "{}: {} bytes of its stored output are damaged; their lines count as dropped",
+            output.job_id, output.bytes
+        ));
+    }
+    if check.is_whole() {
+        lines.push("nothing is damaged".to_owned());
+    }
+    lines
+}
+
+/// Makes damaged and missing records again.
+///
+/// # Errors
+/// If the state directory is in use, or can't be read or written.
+pub fn store_repair(state_dir: &Path, args: &StoreRepairArgs) -> Result<Exit, Error> {
+    require(state_dir)?;
+    let report = repair_state(state_dir).map_err(explained)?;
+    if args.json {
+        return Ok(print(&json(&report)));
+    }
+    let mut lines = Vec::new();
+    if let Some(aside) = &report.set_aside {
+        lines.push(format!(
+            "jobs.db was damaged, and is kept as {}; {} records of it could be read",
+            aside.display(),
+            report.salvaged
+        ));
+    }
+    if !report.rebuilt.is_empty() {
+        lines.push(format!(
+            "{} records were made again from the copies beside their output",
+            report.rebuilt.len()
+        ));
+    }
+    for id in &report.without_command {
+        lines.push(format!("{id}: only its output is left, not its command"));
+    }
+    if lines.is_empty() {
+        lines.push("every job has its record; there is nothing to repair".to_owned());
+    }
+    Ok(print(&lines.join("\n")))
+}
+
+/// Copies a state directory to a file.
+///
+/// # Errors
+/// If the file exists or can't be written, or the state directory can't be read.
+pub fn store_backup(state_dir: &Path, args: &StoreBackupArgs) -> Result<Exit, Error> {
+    require(state_dir)?;
+    if args.file == Path::new(STANDARD) {
+        back_up(state_dir, BufWriter::new(io::stdout().lock())).map_err(explained)?;
+        return Ok(Exit::SUCCESS);
+    }
+    if args.file.exists() {
+        return Err(Error::invalid(
+            format!("{} exists", args.file.display()),
+            "remove it, or choose another name",
+        ));
+    }
+    // Under another name until it is complete: a copy that is cut must not be taken for one.
+    let part = PathBuf::from(format!("{}.part", args.file.display()));
+    let file = create(&part).map_err(|error| output_error(&error))?;
+    let copied = back_up(state_dir, BufWriter::new(&file)).map_err(explained);
+    let report = copied.and_then(|report| {
+        let named = file.sync_all().and_then(|()| std::fs::rename(&part, &args.file));
+        named.map(|()| report).map_err(|error| output_error(&error))
+    });
+    if report.is_err() {
+        std::fs::remove_file(&part).ok();
+    }
+    let report = report?;
+    Ok(print(&format!(
+        "copied {} files with {} bytes to {}",
+        report.files,
+        report.bytes,
+        args.file.display()
+    )))
+}
+
+/// Makes a state directory from a copy.
+///
+/// # Errors
+/// If the state directory is not empty or can't be written, or the file is no copy.
+pub fn store_restore(state_dir: &Path, args: &StoreRestoreArgs) -> Result<Exit, Error> {
+    let archive: Box<dyn Read> = if args.file == Path::new(STANDARD) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(&args.file).map_err(|error| {
+            let message = format!("{}: {error}", args.file.display());
+            Error::invalid(message, "name a file that `sshjobs store backup` wrote")
+        })?)
+    };
+    let report = restore(state_dir, archive).map_err(explained)?;
+    Ok(print(&format!(
+        "restored {} files with {} bytes to {}",
+        report.files,
+        report.bytes,
+        state_dir.display()
+    )))
+}
+
+/// Name of stdin and stdout.
+const STANDARD: &str = "-";
+
+fn create(file: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(file)
+}
+
+fn explained(error: crate::jobs::StoreError) -> Error {
+    Error::from(jobs::Error::Store(error))
+}
+
+fn require(state_dir: &Path) -> Result<(), Error> {
+    if state_dir.is_dir() {
+        return Ok(());
+    }
+    let message = format!("there is no state directory {}", state_dir.display());
+    Err(Error::invalid(message, "name one with --state-dir"))
+}
