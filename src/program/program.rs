@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use tokio::runtime::Builder;
+use tracing_subscriber::Layer;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -17,7 +18,9 @@ use super::serve::{serve_http, serve_stdio};
 use super::service::{
     api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_options,
 };
-use crate::cli::{self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogLevel, StoreVerb, Verb};
+use crate::cli::{
+    self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogFormat, LogLevel, StoreVerb, Verb,
+};
 use crate::jobs::Config;
 use crate::remote::Client;
 use crate::wire::{Code, Error};
@@ -46,6 +49,10 @@ pub fn main() -> ExitCode {
         level(&cli)
     };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let to_stderr = match cli.log_format {
+        LogFormat::Text => to_stderr.boxed(),
+        LogFormat::Json => to_stderr.json().flatten_event(true).boxed(),
+    };
     // Before `protect_memory`, which logs failures.
     tracing_subscriber::registry().with(to_stderr).with(log.filter()).init();
     match load(&cli) {

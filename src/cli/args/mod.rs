@@ -28,7 +28,7 @@ pub use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 pub use audit::{
     AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs,
 };
-pub use cli::{Cli, LogLevel, Verb, WhenColours};
+pub use cli::{Cli, LogFormat, LogLevel, Verb, WhenColours};
 pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreBackupArgs, StoreCheckArgs,
     StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
