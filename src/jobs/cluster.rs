@@ -45,6 +45,8 @@ pub struct ClusterConfig {
 const LEAST_LEASE: u32 = 3;
 const DEFAULT_LEASE: u32 = 6;
 const MOST_LEASE: u32 = 300;
+/// Pause between two attempts to reach NATS at the start.
+const NATS_PAUSE: Duration = Duration::from_secs(2);
 /// Maximum copies of a stream (a limit of NATS).
 const MOST_COPIES: usize = 5;
 
@@ -126,6 +128,25 @@ fn server_url(url: &str) -> Result<String, String> {
 pub struct Cluster {
     #[cfg(feature = "cluster")]
     pub(super) nats: Nats,
+}
+
+impl Cluster {
+    /// Like [`connect`](Self::connect), but waits while no server of NATS can be reached: after a power failure, machines start
+    /// in any order. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if NATS refuses the login.
+    pub async fn connect_when_there(config: &ClusterConfig) -> Result<Self, Error> {
+        loop {
+            match Self::connect(config).await {
+                Err(Error::Store(error @ StoreError::NatsAway(_))) => {
+                    tracing::warn!(%error, "waiting for NATS");
+                    tokio::time::sleep(NATS_PAUSE).await;
+                }
+                connected => return connected,
+            }
+        }
+    }
 }
 
 #[cfg(not(feature = "cluster"))]

@@ -9,6 +9,25 @@ pub(super) async fn cluster(
     config: &Config,
     urls: Option<&String>,
 ) -> Result<Option<Cluster>, Error> {
+    match named(config, urls)? {
+        Some(config) => Ok(Some(Cluster::connect(&config).await?)),
+        None => Ok(None),
+    }
+}
+
+/// Like [`cluster`], but waits while NATS can't be reached.
+pub(super) async fn cluster_when_there(
+    config: &Config,
+    urls: Option<&String>,
+) -> Result<Option<Cluster>, Error> {
+    match named(config, urls)? {
+        Some(config) => Ok(Some(Cluster::connect_when_there(&config).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The configuration of the cluster that is named, if there is one.
+fn named(config: &Config, urls: Option<&String>) -> Result<Option<ClusterConfig>, Error> {
     let config = ClusterConfig {
         nats: urls.cloned().or_else(|| config.cluster.nats.clone()),
         ..config.cluster.clone()
@@ -19,10 +38,7 @@ pub(super) async fn cluster(
             "see docs/cluster.md",
         )
     })?;
-    if servers.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(Cluster::connect(&config).await?))
+    Ok((!servers.is_empty()).then_some(config))
 }
 
 /// The cluster, or the error that none is named.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::cluster::{cluster, tokens};
+use super::cluster::{cluster_when_there, tokens};
 use super::service::{send_notifications, while_notifying};
 use crate::cli::{self, Exit, ServeArgs};
 use crate::jobs::{Access, Caller, Cluster, Config, Jobs, Prompter, Rights, Role, chain};
@@ -65,7 +65,7 @@ async fn prepared(
     config: &Config,
     args: ServeArgs,
 ) -> Result<(Option<Cluster>, http::Options), Error> {
-    let cluster = cluster(config, args.cluster.nats.as_ref()).await?;
+    let cluster = cluster_when_there(config, args.cluster.nats.as_ref()).await?;
     let tokens = if args.no_auth {
         None
     } else {

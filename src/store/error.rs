@@ -54,6 +54,9 @@ pub enum StoreError {
     /// NATS can't be used.
     #[error("NATS can't be used: {0}")]
     Nats(String),
+    /// No NATS server can be reached.
+    #[error("no NATS server can be reached: {0}")]
+    NatsAway(String),
     /// No replica has ever used this prefix in NATS.
     #[error("no replica has ever used the prefix {0:?}")]
     UnusedPrefix(String),

@@ -1,10 +1,11 @@
 //! What an operator of a cluster sees and does.
 
-use std::process::Output;
+use std::io::{BufRead, BufReader};
+use std::process::{Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::support::command::{sshjobs, told};
+use crate::support::command::{command, sshjobs, told};
 use crate::support::replicas::Cluster;
 use crate::support::server::{Caller, Server};
 use crate::support::{Sshd, eventually};
@@ -192,4 +193,31 @@ async fn a_forward_is_listed_and_closed_at_every_replica() {
         assert!(callers.iter().all(|caller| ids(caller).is_empty()));
         assert_ne!(callers[0].call("forward", close).0, 200);
     }
+}
+
+#[tokio::test]
+async fn a_replica_that_starts_before_nats_waits_for_it() {
+    let mut cluster = Cluster::start(0).await;
+    cluster.nats[0].kill().unwrap();
+    let url = cluster.nats[0].url();
+    let mut replica = command(
+        &cluster.sshd,
+        &["serve", "--http", "127.0.0.1:0", "--cluster", &url],
+    )
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let told = BufReader::new(replica.stderr.take().unwrap());
+    let mut told = told.lines().map(Result::unwrap);
+    assert!(
+        told.any(|line| line.contains("waiting for NATS")),
+        "it ends"
+    );
+    cluster.nats[0].start_again().unwrap();
+    assert!(
+        told.any(|line| line.contains("http://127.0.0.1:")),
+        "it ends"
+    );
+    replica.kill().unwrap();
+    replica.wait().unwrap();
 }

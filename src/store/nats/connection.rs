@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, kv, stream};
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
@@ -282,8 +282,21 @@ async fn connect(
     let addresses = options.servers.iter().map(|url| url.rsplit('@').next().unwrap_or(url));
     let servers = addresses.collect::<Vec<_>>().join(", ");
     match tokio::time::timeout(CONNECT, connecting).await {
-        Ok(connected) => connected.map_err(|error| failed(format!("{servers}: {error}"))),
-        Err(_) => Err(failed(format!(
+        Ok(connected) => connected.map_err(|error| {
+            let why = format!("{servers}: {error}");
+            match error.kind() {
+                ConnectErrorKind::Dns
+                | ConnectErrorKind::TimedOut
+                | ConnectErrorKind::Io
+                | ConnectErrorKind::MaxReconnects => StoreError::NatsAway(why),
+                // These stay wrong.
+                ConnectErrorKind::ServerParse
+                | ConnectErrorKind::Authentication
+                | ConnectErrorKind::AuthorizationViolation
+                | ConnectErrorKind::Tls => failed(why),
+            }
+        }),
+        Err(_) => Err(StoreError::NatsAway(format!(
             "{servers}: no connection within {CONNECT:?}"
         ))),
     }

@@ -19,7 +19,7 @@ impl Nats {
     /// Connects. Blocks the thread, at most for ten seconds.
     ///
     /// # Errors
-    /// [`StoreError::Nats`] if NATS can't be reached or refuses the login.
+    /// [`StoreError::NatsAway`] if NATS can't be reached, [`StoreError::Nats`] if it refuses the login.
     pub fn connect(options: &NatsOptions) -> Result<Self, StoreError> {
         Connection::open(options).map(|connection| Self(Arc::new(connection)))
     }

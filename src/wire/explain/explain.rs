@@ -185,7 +185,7 @@ fn trust(error: &TrustError) -> Error {
 
 fn of_store(source: &StoreError, message: String) -> Error {
     let (code, hint) = match source {
-        StoreError::Nats(_) => {
+        StoreError::Nats(_) | StoreError::NatsAway(_) => {
             let hint = "check that NATS is running; everything continues by itself when it is";
             return Error::new(Code::Unreachable, message, hint).retryable();
         }
