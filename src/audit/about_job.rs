@@ -54,6 +54,7 @@ impl AboutJob {
                     | Event::Repaired { .. }
                     | Event::Failed { .. }
                     | Event::Closed { .. }
+                    | Event::Pruned { .. }
                     | Event::Missed { .. } => {}
                 }
             }
@@ -78,6 +79,7 @@ impl AboutJob {
             | Event::Repaired { .. }
             | Event::Failed { .. }
             | Event::Closed { .. }
+            | Event::Pruned { .. }
             | Event::Missed { .. } => false,
         }
     }

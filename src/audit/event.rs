@@ -63,6 +63,15 @@ pub enum Event {
         /// The new log. `None` if calls are not recorded any more.
         continued_in: Option<String>,
     },
+    /// The oldest files are deleted after this line.
+    Pruned {
+        /// Number of the last line in them.
+        through: u64,
+        /// The hash of that line.
+        hash: String,
+        /// Number of the files.
+        files: u64,
+    },
     /// Lines could not be written, and their calls were performed all the same: reads, ends of jobs, and every call with
     /// `on_failure = "warn"`.
     Missed {

@@ -30,6 +30,9 @@ impl StoredLine {
                 Some(log) => format!("closed: calls are recorded in {log} from here on"),
                 None => "CLOSED: calls are not recorded from here on".to_owned(),
             },
+            Event::Pruned { through, files, .. } => {
+                format!("the lines up to {through} are deleted, in {files} files")
+            }
             Event::Missed { lines } => format!("{lines} lines could not be recorded"),
         }
     }

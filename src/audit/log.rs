@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::checkpoint::{LINES, sign};
@@ -30,6 +30,32 @@ pub struct AuditLog {
     unsigned: u64,
     /// Checkpoints that this value has written.
     signed: u64,
+}
+
+/// Files that were deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pruned {
+    /// Number of the last line in them.
+    pub through: u64,
+    /// The files.
+    pub files: Vec<PathBuf>,
+}
+
+/// The oldest full files of a log, which were written before a time, and their last line. `None` if there are none.
+fn files_before(log: &Path, before: SystemTime) -> io::Result<Option<(Vec<PathBuf>, Head)>> {
+    let mut old = Vec::new();
+    for (_, file) in rotated_files(log)? {
+        if fs::metadata(&file)?.modified()? >= before {
+            break;
+        }
+        old.push(file);
+    }
+    let Some(newest) = old.last() else { return Ok(None) };
+    let last = newest_line(&File::open(newest)?)?.ok_or_else(|| {
+        let message = format!("{} has no line", newest.display());
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    })?;
+    Ok(Some((old, last.head)))
 }
 
 /// Longest line. A longer one at the end of a file was not written by this program.
@@ -102,6 +128,40 @@ impl AuditLog {
         self.unsigned = LINES;
         self.append(&[], true)?;
         Ok(self.head)
+    }
+
+    /// Deletes the oldest full files, up to the first that was written after `before`, and first says so in the log, in a line that
+    /// a checkpoint signs. So a check knows a pruned log from one whose beginning was removed. The file that is being written
+    /// stays, however old it is.
+    ///
+    /// # Errors
+    /// If the statement can't be written (nothing is deleted then), or a file can't be deleted.
+    pub fn prune(&mut self, before: SystemTime) -> Result<Option<Pruned>, AuditError> {
+        let failed = |source| AuditError {
+            file: self.files.log.clone(),
+            source,
+        };
+        let Some((old, last)) = files_before(&self.files.log, before).map_err(failed)? else {
+            return Ok(None);
+        };
+        let pruned = Pruned {
+            through: last.seq,
+            files: old,
+        };
+        let statement = Event::Pruned {
+            through: last.seq,
+            hash: last.hash.to_string(),
+            files: pruned.files.len() as u64,
+        };
+        self.append(&[statement], true)?;
+        self.sign()?;
+        for file in &pruned.files {
+            fs::remove_file(file).map_err(|source| AuditError {
+                file: file.clone(),
+                source,
+            })?;
+        }
+        Ok(Some(pruned))
     }
 
     fn try_append(&mut self, events: &[Event], sync: bool) -> io::Result<u64> {

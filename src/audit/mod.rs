@@ -11,6 +11,7 @@
 //!
 //! An [`AuditLog`] appends to the file. Several processes may: each locks the file and reads the newest
 //! line first. A [`Recorder`] has a thread for it, so that no call waits for more than its own line.
+//! Old files are deleted by [`AuditLog::prune`] only, which first says so in a signed line.
 //! [`verify()`] reads a log, of any age, and says what is wrong with it.
 
 mod about_job;
@@ -35,7 +36,7 @@ pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
 pub use known_heads::KnownHeads;
 pub use line::{BadHead, Head, LineHash, StoredLine, visible_text};
-pub use log::AuditLog;
+pub use log::{AuditLog, Pruned};
 pub use recorder::{CopyHead, LogWriter, RecordError, Recorder};
 pub use settings::{Anchor, AuditFiles, AuditSettings, OnFailure, machine_name};
 pub use verify::{Fault, Report, verify};

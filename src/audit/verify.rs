@@ -17,6 +17,8 @@ pub struct Report {
     pub head: Option<Head>,
     /// Sequence number of the first line. More than 1 if the oldest files were removed.
     pub first: u64,
+    /// The last line that was deleted, by the newest statement in the log about that.
+    pub pruned_to: Option<u64>,
     /// Sequence number of the last checkpoint that is signed with the given key. Everything before it
     /// is as it was written. What follows it is not signed yet.
     pub signed_to: Option<u64>,
@@ -66,6 +68,10 @@ struct Check<'a> {
     known: &'a KnownHeads,
     head: Option<Head>,
     first: u64,
+    /// The hash of the line before the first one, as the first one has it.
+    before_first: Option<LineHash>,
+    /// The last line that the log says was deleted, and its hash.
+    pruned: Option<(u64, String)>,
     signed_to: Option<u64>,
     unsigned: u64,
     compared: usize,
@@ -81,6 +87,8 @@ impl<'a> Check<'a> {
             known,
             head: None,
             first: 0,
+            before_first: None,
+            pruned: None,
             signed_to: None,
             unsigned: 0,
             compared: 0,
@@ -127,6 +135,7 @@ impl<'a> Check<'a> {
         self.head = Some(head);
         let Some(before) = before else {
             self.first = stored.seq;
+            self.before_first = Some(stored.prev);
             // The line before it may be known, although its file was removed.
             if let Some(seq) = stored.seq.checked_sub(1) {
                 self.check_known(Head {
@@ -147,6 +156,9 @@ impl<'a> Check<'a> {
                 "the line before, {}, was changed after it was written, or this one was",
                 before.seq
             ));
+        }
+        if let Event::Pruned { through, hash, .. } = &stored.event {
+            self.pruned = Some((*through, hash.clone()));
         }
         self.check_known(head)?;
         self.check_signature(&stored)
@@ -210,6 +222,25 @@ impl<'a> Check<'a> {
         })
     }
 
+    /// What contradicts the log's own statement about lines that were deleted.
+    fn wrongly_pruned(&self) -> Option<String> {
+        let (through, hash) = self.pruned.as_ref()?;
+        if self.first > through + 1 {
+            return Some(format!(
+                "the log says that the lines up to {through} were deleted, and begins with line {}",
+                self.first
+            ));
+        }
+        let is_other = self.first == through + 1
+            && self.before_first.is_some_and(|before| before.to_string() != *hash);
+        is_other.then(|| {
+            format!(
+                "line {} does not follow the lines that were deleted",
+                self.first
+            )
+        })
+    }
+
     fn finish(mut self, log: &Path) -> Report {
         let newest = self.head.map_or(0, |head| head.seq);
         if self.key.is_some() && self.signed_to.is_none() && newest > 0 && !self.has_stopped {
@@ -221,8 +252,9 @@ impl<'a> Check<'a> {
             });
         }
         if !self.has_stopped {
-            let missing = self.missing_lines(newest);
-            self.faults.extend(missing.map(|message| Fault {
+            let missing = self.missing_lines(newest).into_iter().chain(self.wrongly_pruned());
+            let missing: Vec<String> = missing.collect();
+            self.faults.extend(missing.into_iter().map(|message| Fault {
                 file: log.to_owned(),
                 line: 0,
                 message,
@@ -231,6 +263,7 @@ impl<'a> Check<'a> {
         Report {
             head: self.head,
             first: self.first,
+            pruned_to: self.pruned.map(|(through, _)| through),
             signed_to: self.signed_to,
             has_checked_signatures: self.key.is_some(),
             compared: self.compared,

@@ -16,12 +16,12 @@ mod version;
 
 pub use args::{
     AddHostArgs, ApprovalsArgs, ApproveArgs, AttachArgs, AuditArgs, AuditCheckpointsArgs,
-    AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, BecomeArgs, Cli, ClusterArg,
-    ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell, CompletionsArgs, ConfigArgs,
-    CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs, FleetArgs, ForgetArgs,
-    ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs,
-    JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient,
-    McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
+    AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, BecomeArgs, Cli,
+    ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell, CompletionsArgs,
+    ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs, FleetArgs,
+    ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs,
+    InspectArgs, JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs,
+    McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
     PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs, RoleChoice,
     RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs, SignalTarget,
     Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreBackupArgs, StoreCheckArgs, StoreCopyArgs,

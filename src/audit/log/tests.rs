@@ -335,3 +335,38 @@ fn a_missing_log_is_an_error_of_a_check() {
         .is_err()
     );
 }
+
+#[test]
+fn pruning_is_stated_in_the_log_and_a_further_loss_is_a_fault() {
+    let fixture = Fixture::new();
+    let mut log = fixture.log_of(4000);
+    append(&mut log, 1..200);
+    let full: Vec<PathBuf> = rotated_files(&fixture.file()).unwrap().into_values().collect();
+    assert!(full.len() > 4, "{full:?}");
+    let long_ago = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+    for old in &full[..2] {
+        File::options().write(true).open(old).unwrap().set_modified(long_ago).unwrap();
+    }
+    assert_eq!(log.prune(SystemTime::UNIX_EPOCH).unwrap(), None);
+
+    let a_day_ago = SystemTime::now() - std::time::Duration::from_secs(86_400);
+    let pruned = log.prune(a_day_ago).unwrap().unwrap();
+
+    assert_eq!(pruned.files, full[..2]);
+    assert!(full[..2].iter().all(|file| !file.exists()) && full[2].exists());
+    let key = log.key().public();
+    let report = verify(&fixture.file(), Some(key), &KnownHeads::default()).unwrap();
+    assert_eq!(messages(&report), [""; 0]);
+    assert_eq!(
+        (report.first, report.pruned_to),
+        (pruned.through + 1, Some(pruned.through))
+    );
+    assert_eq!(report.signed_to, report.head.map(|head| head.seq));
+
+    fs::remove_file(&full[2]).unwrap();
+    let report = fixture.verify();
+    assert!(
+        messages(&report).concat().contains("were deleted, and begins with line"),
+        "{report:?}"
+    );
+}

@@ -37,7 +37,7 @@ impl AuditArgs {
             // A copy is compared only if --name says which log it is.
             AuditSubcommand::Verify(args) => args.file.is_none() || args.name.is_some(),
             AuditSubcommand::Checkpoints(_) => true,
-            AuditSubcommand::Show(_) | AuditSubcommand::Key(_) => false,
+            AuditSubcommand::Show(_) | AuditSubcommand::Prune(_) | AuditSubcommand::Key(_) => false,
         }
     }
 }
@@ -51,6 +51,8 @@ pub enum AuditSubcommand {
     Show(AuditShowArgs),
     /// Show the checkpoints that a cluster keeps of its replicas' logs.
     Checkpoints(AuditCheckpointsArgs),
+    /// Delete old files of the log, with a signed line that says so.
+    Prune(AuditPruneArgs),
     /// Print the public key that checkpoints are checked with.
     Key(AuditKeyArgs),
 }
@@ -127,6 +129,21 @@ pub struct AuditShowArgs {
     /// Write the lines as they are in the log.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `audit prune`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Deletes full files (FILE.NUMBER) whose last line is older than TIME, the oldest first; the file that is being written stays. A line
+in the log says which lines were deleted, and the hash of the last of them; a checkpoint signs it. `audit verify` then knows a pruned
+log from one whose beginning was removed. Servers may go on meanwhile. Copy the files elsewhere first if you need them longer.
+
+Example, once a day:
+  sshjobs audit prune --before 90d")]
+pub struct AuditPruneArgs {
+    /// A duration before now, such as 90d, or a time, such as 2026-11-25.
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    pub before: SystemTime,
 }
 
 /// Arguments of `audit key`.

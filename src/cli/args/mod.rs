@@ -26,7 +26,8 @@ pub(super) use help::{command_line, long_version, wrapped};
 
 pub use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 pub use audit::{
-    AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs,
+    AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand,
+    AuditVerifyArgs,
 };
 pub use cli::{Cli, LogFormat, LogLevel, Verb, WhenColours};
 pub use cluster::{

@@ -1,12 +1,12 @@
 //! The subcommands of `sshjobs audit`.
 
 use super::checkpoints::checkpoints;
-use super::configured::{files, unreadable_key};
+use super::configured::{files, unreadable, unreadable_key};
 use super::show::show;
 use super::verify::verify_log;
-use crate::audit::AuditKey;
+use crate::audit::{AuditKey, AuditLog};
 use crate::cli::Exit;
-use crate::cli::args::{AuditArgs, AuditKeyArgs, AuditSubcommand};
+use crate::cli::args::{AuditArgs, AuditKeyArgs, AuditPruneArgs, AuditSubcommand};
 use crate::cli::exit::print;
 use crate::jobs::{Cluster, Jobs};
 use crate::wire::Error;
@@ -21,8 +21,30 @@ pub async fn audit(jobs: &Jobs, cluster: Option<&Cluster>, args: AuditArgs) -> R
         AuditSubcommand::Verify(args) => verify_log(jobs, cluster, args).await,
         AuditSubcommand::Show(args) => show(jobs, args).await,
         AuditSubcommand::Checkpoints(args) => checkpoints(cluster, args).await,
+        AuditSubcommand::Prune(args) => prune(jobs, &args).await,
         AuditSubcommand::Key(args) => key(jobs, args).await,
     }
+}
+
+async fn prune(jobs: &Jobs, args: &AuditPruneArgs) -> Result<Exit, Error> {
+    let files = files(jobs).await?;
+    let before = args.before;
+    let pruning = tokio::task::spawn_blocking(move || {
+        // This log is never long enough to be continued in a new file.
+        AuditLog::new(files, u64::MAX)?.prune(before)
+    });
+    let pruned = pruning
+        .await
+        .expect("pruning does not panic")
+        .map_err(|error| unreadable(&error))?;
+    Ok(print(&match pruned {
+        Some(pruned) => format!(
+            "deleted {} files with the lines up to {}",
+            pruned.files.len(),
+            pruned.through
+        ),
+        None => "no full file is that old".to_owned(),
+    }))
 }
 
 async fn key(jobs: &Jobs, args: AuditKeyArgs) -> Result<Exit, Error> {

@@ -100,6 +100,7 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, about_job: Option<&Abo
         | Event::Failed { .. }
         | Event::Checkpoint { .. }
         | Event::Repaired { .. }
+        | Event::Pruned { .. }
         | Event::Missed { .. } => !has_filter && !args.denied,
     }
 }

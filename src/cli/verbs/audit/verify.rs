@@ -134,7 +134,15 @@ impl Checked {
             Some(head) => {
                 lines.push(format!("lines {} to {}", report.first, head.seq));
                 if report.first > 1 {
-                    lines.push(format!("the lines before {} are not here", report.first));
+                    let first = report.first;
+                    lines.push(match report.pruned_to {
+                        Some(pruned) => {
+                            format!("the lines up to {pruned} were deleted by `audit prune`")
+                        }
+                        None => format!(
+                            "the lines before {first} are not here, and the log does not say why"
+                        ),
+                    });
                 }
                 lines.extend(self.signed_lines(head.seq));
                 lines.push(format!("head {head}"));
@@ -177,6 +185,7 @@ impl Checked {
             .map(|fault| json!({"file": fault.file, "line": fault.line, "message": fault.message}));
         json!({
             "first": report.first,
+            "pruned_to": report.pruned_to,
             "head": report.head.map(|head| head.to_string()),
             "signed_to": report.signed_to,
             "signatures_checked": report.has_checked_signatures,
