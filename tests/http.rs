@@ -1197,3 +1197,41 @@ async fn hup_reads_files_again_and_ends_no_server() {
 fn caller_at(server: &Server) -> Caller {
     Caller::new(&server.url, "")
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_api_document_says_which_arguments_are_needed() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "agent1", &[]);
+    let whole = [
+        ("run", json!({"host": HOST, "command": "true"})),
+        ("spawn", json!({"host": HOST, "command": "true"})),
+        ("tail", json!({"job_id": "web1-00000000"})),
+        ("put", json!({"host": HOST, "path": "/tmp/x", "text": "x"})),
+    ];
+    let document = caller.get("/v1/openapi.json").into_body().read_to_string().unwrap();
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let mut tried = 0;
+    for (verb, request) in whole {
+        let schema = &document["paths"][format!("/{verb}")]["post"]["requestBody"]["content"]["application/json"]
+            ["schema"];
+        for alternative in schema["allOf"].as_array().unwrap() {
+            let mut without = request.clone();
+            for given in alternative["anyOf"].as_array().unwrap() {
+                without.as_object_mut().unwrap().remove(given["required"][0].as_str().unwrap());
+            }
+            let (status, refused) = caller.call(verb, without);
+            assert_eq!(
+                (status, &refused["code"]),
+                (400, &json!("invalid_argument")),
+                "{verb} {refused}"
+            );
+            tried += 1;
+        }
+    }
+    assert_eq!(tried, 7);
+    for verb in ["get", "put"] {
+        let (status, _) = caller.call(verb, json!({"host": HOST, "path": "", "text": "x"}));
+        assert_eq!(status, 400, "{verb}");
+    }
+}

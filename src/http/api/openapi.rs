@@ -66,13 +66,41 @@ fn verb(verb: Described) -> (String, Value) {
     for status in OF_BODIES {
         responses[status.as_str()] = json!({"$ref": "#/components/responses/Error"});
     }
+    let mut request = with_null(request);
+    let alternatives: Vec<Value> = ALTERNATIVES
+        .iter()
+        .filter(|(verb, _)| *verb == name)
+        .map(|(_, arguments)| json!({"anyOf": arguments.iter().map(given).collect::<Vec<_>>()}))
+        .collect();
+    if matches!(name, "get" | "put") {
+        request["properties"]["path"]["minLength"] = 1.into();
+    }
+    if !alternatives.is_empty() {
+        request.insert("allOf".to_owned(), alternatives.into());
+    }
     let operation = json!({
         "operationId": name,
         "summary": summary,
-        "requestBody": {"required": true, "content": {"application/json": {"schema": with_null(request)}}},
+        "requestBody": {"required": true, "content": {"application/json": {"schema": request}}},
         "responses": responses,
     });
     (format!("/{name}"), json!({"post": operation}))
+}
+
+/// Arguments of which a verb needs one. The tools' schemas don't say that: some clients accept no `anyOf` there.
+const ALTERNATIVES: [(&str, &[&str]); 7] = [
+    ("run", &["host", "hosts"]),
+    ("run", &["command", "template"]),
+    ("spawn", &["host", "hosts"]),
+    ("spawn", &["command", "template"]),
+    ("tail", &["job_id", "job_ids"]),
+    ("put", &["host", "hosts"]),
+    ("put", &["text", "base64", "from", "edits"]),
+];
+
+/// A schema of objects in which an argument is given.
+fn given(argument: &&str) -> Value {
+    json!({"required": [argument], "properties": {*argument: {"not": {"type": "null"}}}})
 }
 
 /// Statuses for refused bodies.
@@ -228,7 +256,19 @@ fn file_parameters(more: &[Value]) -> Value {
     let path = "Absolute, without the first slash, or ~/ and a path below the home directory";
     let mut parameters = vec![
         parameter("host", "path", "The host", &text),
-        parameter("path", "path", path, &text),
+        parameter(
+            "path",
+            "path",
+            path,
+            &json!({"type": "string", "minLength": 1}),
+        ),
+        parameter("become", "query", "User of the host to become", &text),
+        parameter(
+            "become_method",
+            "query",
+            "How",
+            &json!({"enum": ["sudo", "doas", "su"]}),
+        ),
         parameter(
             "If-Match",
             "header",
@@ -283,8 +323,6 @@ fn put_file() -> Value {
             parameter("mode", "query", "Permissions in octal. Default: unchanged", &text),
             parameter("parents", "query", "Make missing directories", &truth),
             parameter("backup", "query", "Keep the old file beside the new one", &truth),
-            parameter("become", "query", "User of the host to become", &text),
-            parameter("become_method", "query", "sudo, doas or su", &text),
         ]),
         "requestBody": {"required": true, "content": {"application/octet-stream": {}}},
         "responses": responses,
