@@ -36,20 +36,33 @@ pub fn known_hosts(bytes: &[u8]) {
 /// Output that may contain a secret. Its encoded forms are tested in `scrub`.
 pub fn secrets(bytes: &[u8]) {
     const SECRET: &str = "hunter2 & 'so' on";
-    let scrubbed = |piece: usize| {
+    let scrubbed = |piece: usize, releases: bool| {
         let mut scrubber = Scrubber::default();
         scrubber.hide(HiddenSecret::new("db", SECRET.into()));
         let mut shown = Vec::new();
         for piece in bytes.chunks(piece) {
             shown.extend(scrubber.take(piece));
+            if releases {
+                shown.extend(scrubber.release());
+            }
         }
         shown.extend(scrubber.finish());
         shown
     };
-    let whole = scrubbed(usize::MAX);
-    assert_eq!(whole, scrubbed(1), "pieces make no difference");
     let is_shown = |text: &[u8]| text.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
+    let line_ends = |text: &[u8]| text.iter().filter(|byte| **byte == b'\n').count();
+    let whole = scrubbed(usize::MAX, false);
     assert!(!is_shown(&whole), "the secret is shown");
+    for releases in [false, true] {
+        let in_pieces = scrubbed(1, releases);
+        assert!(!is_shown(&in_pieces), "the secret is shown piece by piece");
+        assert_eq!(whole.len(), in_pieces.len(), "a take-over depends on it");
+        assert_eq!(
+            line_ends(&whole),
+            line_ends(&in_pieces),
+            "so do line numbers"
+        );
+    }
     if bytes.len() < SECRET.len() {
         assert_eq!(whole, bytes, "too short for the secret");
     }

@@ -489,9 +489,9 @@ impl Job {
     ///
     /// Only the task that records the job calls this and [`end`](Self::end).
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
-        let mut scrubbing = lock(&self.scrubbing);
-        let Some(scrubbing) = &mut *scrubbing else {
-            drop(scrubbing);
+        let mut guard = lock(&self.scrubbing);
+        let Some(scrubbing) = &mut *guard else {
+            drop(guard);
             return self.record_scrubbed(Scrubbed::untouched(changes), now);
         };
         // Under the lock: what is scrubbed first must be recorded first.

@@ -37,6 +37,8 @@ pub(super) enum FormMatch {
     Partial {
         /// Whether at least a third of the form is there.
         is_likely: bool,
+        /// Bytes of the form.
+        of: usize,
     },
     /// The text begins with something else.
     Nothing,
@@ -93,6 +95,7 @@ impl Form {
         for (index, expected) in self.bytes.iter().enumerate().skip(start) {
             let partial = FormMatch::Partial {
                 is_likely: 3 * index >= self.bytes.len(),
+                of: self.bytes.len(),
             };
             if index > start {
                 let gap = Gap {

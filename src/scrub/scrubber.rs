@@ -32,19 +32,27 @@ enum Start<'a> {
     /// A secret, which takes this many bytes.
     Secret(&'a HiddenSecret, usize),
     /// Perhaps a secret, or a longer one, once more bytes come.
-    Undecided(Doubt),
+    Undecided(Candidate),
     Nothing,
 }
 
-/// How much speaks for a secret in a text that may become one.
+/// What may become a secret.
+#[derive(Clone, Copy)]
+struct Candidate {
+    evidence: Evidence,
+    /// Bytes of the shortest form that it may become.
+    shortest: usize,
+}
+
+/// How much of a secret is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Doubt {
-    /// Less than a third of any secret is there.
-    Unlikely,
-    /// At least a third of one is there.
-    Likely,
-    /// All of one is there, and it may become a longer one.
-    None,
+enum Evidence {
+    /// Less than a third of any.
+    Weak,
+    /// At least a third of one.
+    Strong,
+    /// All of one, and it may become a longer one.
+    Complete,
 }
 
 /// Returns a whole text with a secret replaced by its name.
@@ -94,18 +102,19 @@ impl Scrubber {
     }
 
     /// Takes the next bytes of the stream, and returns the output for them, without the last bytes if they are at least a
-    /// third of a secret. Fewer are not held back: otherwise whoever chooses a part of the output would learn from its
-    /// delay how a secret begins.
+    /// third of a secret, or more than eight bytes of one. Fewer are not held back: otherwise whoever chooses a part of the
+    /// output would learn from its delay how a secret begins.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         let mut output = self.decide(false);
-        output.extend(self.show_early(Doubt::Unlikely));
+        output.extend(self.show_early(Evidence::Weak));
         output
     }
 
-    /// Returns bytes that were held back although no more have come for a while. All of a secret is never shown.
+    /// Returns bytes that were held back although no more have come for a while: at most eight, and half of a secret. The others
+    /// wait for the next bytes.
     pub fn release(&mut self) -> Vec<u8> {
-        self.show_early(Doubt::Likely)
+        self.show_early(Evidence::Strong)
     }
 
     /// Whether bytes are held back that [`release`](Self::release) may return.
@@ -120,13 +129,18 @@ impl Scrubber {
 
     /// Returns the first held bytes, up to one with which a secret begins for which more speaks than `limit`, or a control
     /// character: neither the number of lines nor a control sequence may depend on what is shown early.
-    fn show_early(&mut self, limit: Doubt) -> Vec<u8> {
+    fn show_early(&mut self, limit: Evidence) -> Vec<u8> {
         let mut end = 0;
-        while end < self.held.len().min(MAX_SHOWN_EARLY) && !self.held[end].is_ascii_control() {
+        let mut most = self.held.len().min(MAX_SHOWN_EARLY);
+        while end < most && !self.held[end].is_ascii_control() {
             match self.start_of(&self.held[end..], false) {
                 Start::Secret(..) => break,
-                Start::Undecided(doubt) if doubt > limit => break,
-                Start::Undecided(_) | Start::Nothing => end += 1,
+                Start::Undecided(candidate) if candidate.evidence > limit => break,
+                Start::Undecided(candidate) => most = most.min(end + candidate.shortest / 2),
+                Start::Nothing => {}
+            }
+            if end < most {
+                end += 1;
             }
         }
         // No character is cut.
@@ -188,7 +202,7 @@ impl Scrubber {
 
         let mut longest = None;
         let mut longest_length = 0;
-        let mut doubt = None;
+        let mut candidate: Option<Candidate> = None;
         for secret in &self.secrets {
             for form in secret.forms() {
                 let whole = form.find_at_start(text);
@@ -203,22 +217,28 @@ impl Scrubber {
                             longest_length = length;
                         }
                         // More bytes may make it the longest one.
-                        FormMatch::Partial { is_likely } if !is_end => {
+                        FormMatch::Partial { is_likely, of } if !is_end => {
                             let this = if is_likely {
-                                Doubt::Likely
+                                Evidence::Strong
                             } else {
-                                Doubt::Unlikely
+                                Evidence::Weak
                             };
-                            doubt = doubt.max(Some(this));
+                            candidate = Some(Candidate {
+                                evidence: candidate.map_or(this, |other| other.evidence.max(this)),
+                                shortest: candidate.map_or(of, |other| other.shortest.min(of)),
+                            });
                         }
                         FormMatch::Whole(_) | FormMatch::Partial { .. } | FormMatch::Nothing => {}
                     }
                 }
             }
         }
-        match (longest, doubt) {
-            (None, Some(doubt)) => Start::Undecided(doubt),
-            (Some(_), Some(_)) => Start::Undecided(Doubt::None),
+        match (longest, candidate) {
+            (None, Some(candidate)) => Start::Undecided(candidate),
+            (Some(_), Some(candidate)) => Start::Undecided(Candidate {
+                evidence: Evidence::Complete,
+                ..candidate
+            }),
             (Some(secret), None) => Start::Secret(secret, longest_length),
             (None, None) => Start::Nothing,
         }

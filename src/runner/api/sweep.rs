@@ -58,9 +58,9 @@ pub(crate) async fn connect_ahead(shared: Arc<Shared>, mut heavy: mpsc::Receiver
 
 /// Shows output that was held back because it may be the start of a secret.
 fn release_held_output(shared: &Shared) {
-    let running: Vec<Arc<Job>> = shared.registry().running().cloned().collect();
+    let recorded: Vec<Arc<Job>> = shared.registry().recorded().cloned().collect();
     let now = Instant::now();
-    running.iter().for_each(|job| job.release_held_output(now));
+    recorded.iter().for_each(|job| job.release_held_output(now));
 }
 
 fn expire_finished(shared: &Shared) {

@@ -337,7 +337,7 @@ async fn read_secrets(shared: &Shared, record: &Record) -> Result<Vec<HiddenSecr
 /// the host must send the output.
 ///
 /// The store has scrubbed output, whose length differs from that of the output on the host. So the
-/// output is read from its start and scrubbed again, which gives the same bytes.
+/// output is read from its start and scrubbed again, which gives output of the same length.
 fn hide_again(job: &Job, secrets: Result<Vec<HiddenSecret>, String>) -> Positions {
     job.expect_known_output();
     match secrets {

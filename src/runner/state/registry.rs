@@ -460,6 +460,12 @@ impl Registry {
         self.jobs.values().filter(|entry| !entry.is_finished()).map(|entry| &entry.job)
     }
 
+    /// The jobs that this process records.
+    pub(crate) fn recorded(&self) -> impl Iterator<Item = &Arc<Job>> {
+        let recorded = |entry: &&Entry| matches!(entry.progress, Progress::Running { .. });
+        self.jobs.values().filter(recorded).map(|entry| &entry.job)
+    }
+
     /// The finished jobs, oldest first.
     pub(crate) fn finished(&self) -> impl Iterator<Item = &Arc<Job>> {
         self.finished.iter().filter_map(|id| self.jobs.get(id)).map(|entry| &entry.job)
