@@ -69,7 +69,8 @@ pub use processes::{
 };
 pub(crate) use reading::LONGEST_PATIENCE;
 pub use reading::{
-    Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
+    Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, SilenceFrom, Tail, Wait,
+    shown_end,
 };
 pub use screen::{Drawn, JobScreen};
 pub use secret_uses::{SecretFingerprint, SecretUses};

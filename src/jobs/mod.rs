@@ -143,8 +143,9 @@ pub use crate::hosts::{Prompters, Usage};
 #[doc(hidden)]
 pub use crate::job::{
     Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
-    RangeError, RecordedPiece, Recording, RecordingPlace, ReturnedBecause, TooManyCursors, TooSlow,
-    UnknownSignal, fold, holds_address, key_bytes, shown_end, unfold, words,
+    RangeError, RecordedPiece, Recording, RecordingPlace, ReturnedBecause, SilenceFrom,
+    TooManyCursors, TooSlow, UnknownSignal, fold, holds_address, key_bytes, shown_end, unfold,
+    words,
 };
 #[doc(hidden)]
 pub use crate::nearest::nearest;

@@ -10,4 +10,4 @@ pub use follow::{Chunk, Piece, Positions};
 pub use matching::{Matching, TooSlow};
 pub use read::Found;
 pub(crate) use tail::LONGEST_PATIENCE;
-pub use tail::{PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};
+pub use tail::{PARTIAL_SHOWN, ReturnedBecause, SilenceFrom, Tail, Wait, shown_end};

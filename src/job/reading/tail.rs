@@ -32,9 +32,21 @@ pub struct Wait {
     /// Total bytes of output that the caller knows, also after its cursor: an unfinished line, such
     /// as a prompt that the caller has answered, is then not new.
     pub known_bytes: u64,
-    /// Text after the cursor that is no answer: the prompt that the caller has answered, and what a terminal repeats of
-    /// the answer. Silence counts only once something else is printed.
-    pub known_text: Option<SecretString>,
+    /// From when silence counts.
+    pub silence_from: SilenceFrom,
+}
+
+/// From when silence counts as the end of what a caller waits for.
+#[derive(Clone, Debug, Default)]
+pub enum SilenceFrom {
+    /// From the call, if nothing is new.
+    #[default]
+    Call,
+    /// Once there is more than [`Wait::known_bytes`].
+    News,
+    /// Once the output after the cursor is not the beginning of this text: the prompt that the caller has answered, and what
+    /// a terminal repeats of the answer.
+    MoreThan(SecretString),
 }
 
 /// Why a wait ended.
@@ -347,17 +359,22 @@ impl<'a> Waiter<'a> {
             selection,
             max_lines,
             max_bytes,
+            line_bytes,
+            keep,
             ..
         } = *self.query;
+        if keep != Keep::First {
+            return false;
+        }
         let mut lines = 0;
         let mut bytes = 0;
         // Reading a page is slower than counting, and most pages are far from full.
         let may_be_full = ring.lines_after(cursor, selection).any(|line| {
             lines += 1;
-            bytes += line.text.len() + self.query.line_bytes;
+            bytes += line.text.len() + line_bytes;
             lines > max_lines || bytes > max_bytes
         });
-        self.query.keep == Keep::First && may_be_full && Page::read(ring, self.query).has_more
+        may_be_full && Page::read(ring, self.query).has_more
     }
 
     /// Whether the ring has all lines that the query asks for.
@@ -396,9 +413,12 @@ impl<'a> Waiter<'a> {
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
         let quiet = self.wait.quiet?;
-        if let Some(known) = &self.wait.known_text
-            && self.is_beginning_of(known.expose_secret(), log.ring())
-        {
+        let has_begun = match &self.wait.silence_from {
+            SilenceFrom::Call => true,
+            SilenceFrom::News => log.ring().total() > self.wait.known_bytes,
+            SilenceFrom::MoreThan(text) => !self.begins(text.expose_secret(), log.ring()),
+        };
+        if !has_begun {
             return None;
         }
         let has_partial = Stream::ALL.into_iter().any(|stream| {
@@ -409,24 +429,27 @@ impl<'a> Waiter<'a> {
         Some(since.unwrap_or(self.called) + quiet.min(LONGEST_PATIENCE))
     }
 
-    /// Whether the output after the cursor is no more than the first part of `text`.
-    fn is_beginning_of(&self, text: &str, ring: &Ring) -> bool {
+    /// Whether the visible characters of the output after the cursor are no more than the first of those of `text`. A terminal
+    /// breaks lines, and moves the cursor, where it likes.
+    fn begins(&self, text: &str, ring: &Ring) -> bool {
         let PageQuery {
             cursor, selection, ..
         } = *self.query;
-        let mut rest = text;
-        for line in ring.lines_after(cursor, selection) {
-            let line = line.render(Render::Clean);
-            match rest.strip_prefix(&*line).and_then(|rest| rest.strip_prefix('\n')) {
-                Some(after) => rest = after,
-                None => return false,
-            }
-        }
-        Stream::ALL
-            .into_iter()
-            .filter(|stream| selection.contains(*stream))
-            .all(|stream| rest.starts_with(&ring.partial_text(stream, Render::Clean)))
+        let mut rest = text.chars().filter(|c| is_visible(*c));
+        let mut is_next = |printed: &str| {
+            printed.chars().filter(|c| is_visible(*c)).all(|c| rest.next() == Some(c))
+        };
+        ring.lines_after(cursor, selection)
+            .all(|line| is_next(&line.render(Render::Clean)))
+            && Stream::ALL
+                .into_iter()
+                .filter(|stream| selection.contains(*stream))
+                .all(|stream| is_next(&ring.partial_text(stream, Render::Clean)))
     }
+}
+
+fn is_visible(c: char) -> bool {
+    !c.is_whitespace() && !c.is_control()
 }
 
 /// The end of an unfinished line, which has the information: a prompt, or the state of a progress

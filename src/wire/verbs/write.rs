@@ -13,8 +13,8 @@ use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
 use super::tail::{KnownOutput, LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
 use crate::jobs::{
-    self, Job, LineNo, PageQuery, PolicyVerb, ScreenWait, SecretInput, Terminal, TerminalModes,
-    TerminalSize, Wait, WriteError, key_bytes,
+    self, Job, LineNo, PageQuery, PolicyVerb, ScreenWait, SecretInput, SilenceFrom, Terminal,
+    TerminalModes, TerminalSize, Wait, WriteError, key_bytes,
 };
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
@@ -63,7 +63,7 @@ pub struct WriteRequest {
     /// Longest wait for an answer, in milliseconds.
     #[serde(default)]
     pub wait_ms: i64,
-    /// Return once nothing was printed for this many milliseconds (200 after an answer).
+    /// Return once nothing was printed for this many milliseconds. Default: 200, once an answer has begun.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
@@ -177,10 +177,10 @@ impl Service {
         let input = request.input(enter, before.terminal_modes)?;
         let mut known = KnownOutput {
             bytes: before.total_bytes,
-            text: None,
+            silence_from: SilenceFrom::Call,
         };
-        if request.wait_ms != 0 && request.quiet_ms.is_none() {
-            known.text = Some(request.known_text(&job, &input, before.total_lines).await?);
+        if request.waits_for_answer() {
+            known.silence_from = request.silence_from(&job, &input, before.total_lines).await?;
         }
         if let Some(size) = size {
             job.resize(size).await?;
@@ -232,7 +232,11 @@ impl Service {
         } else if request.wait_ms != 0 {
             let tail = TailRequest {
                 wait_ms: request.wait_ms,
-                quiet_ms: Some(request.quiet_ms.unwrap_or(QUIET_MS)),
+                quiet_ms: if request.waits_for_answer() {
+                    Some(QUIET_MS)
+                } else {
+                    request.quiet_ms
+                },
                 keep: request.keep,
                 filter: request.filter,
                 ..TailRequest::new(request.job_id, before.total_lines, 0)
@@ -348,26 +352,31 @@ impl WriteRequest {
         Ok(Input { before, after })
     }
 
-    /// The output after `cursor` that is no answer to this write: the job's unfinished line, and what a terminal is
-    /// likely to repeat of the input.
-    async fn known_text(
+    /// Whether to return once an answer is complete. With a filter, the caller waits for a line.
+    fn waits_for_answer(&self) -> bool {
+        self.wait_ms != 0 && self.quiet_ms.is_none() && self.filter.is_none()
+    }
+
+    /// Silence counts once the output after `cursor` is more than the job's unfinished line, and what a terminal is likely to
+    /// repeat of the input.
+    async fn silence_from(
         &self,
         job: &Job,
         input: &Input,
         cursor: u64,
-    ) -> Result<SecretString, Error> {
+    ) -> Result<SilenceFrom, Error> {
+        if !job.has_terminal() {
+            return Ok(SilenceFrom::News);
+        }
         let query = PageQuery::after(LineNo::new(cursor));
         let unfinished = job.tail(&query, &Wait::default()).await?.partial;
         let mut text: String = unfinished.into_iter().map(|(_, text)| text).collect();
         let is_hidden = self.secret || self.secret_name.is_some();
-        if !job.has_terminal() {
-            return Ok(text.into());
-        }
         if !is_hidden {
             text.push_str(&echo_of(&input.before));
         }
         text.push_str(&echo_of(&input.after));
-        Ok(text.into())
+        Ok(SilenceFrom::MoreThan(text.into()))
     }
 
     /// Writes the input, with the secret that is named. Returns the number of bytes.
@@ -390,13 +399,13 @@ impl WriteRequest {
     }
 }
 
-/// What a terminal shows of input. It shows a control key as `^C`, and enter as the end of the line.
+/// What a terminal shows of input. It shows a control key except tab as `^C`, and enter as the end of the line.
 fn echo_of(input: &[u8]) -> Zeroizing<String> {
     let mut shown = Zeroizing::new(String::with_capacity(2 * input.len()));
     for character in String::from_utf8_lossy(input).chars() {
         match character {
             '\r' | '\n' => shown.push('\n'),
-            '\0'..='\x1f' => {
+            '\0'..='\x1f' if character != '\t' => {
                 shown.push('^');
                 shown.push(char::from(character as u8 ^ 0x40));
             }

@@ -221,24 +221,47 @@ async fn silence_counts_once_more_is_printed_than_a_terminal_repeats() {
         // A password is not repeated, but the end of its line is.
         ("\n", &[(5, "\r\n")], (30, false)),
         ("\n", &[(5, "\r\n"), (7, "no\r\n")], (10, true)),
+        (
+            "Pw: secret\n",
+            &[(1, "Pw: "), (2, "\r\n"), (4, "got it\r\n")],
+            (7, true),
+        ),
         // A program that repeats nothing.
         ("bob\n", &[(4, "hello\n")], (7, true)),
         ("^C", &[(1, "^C"), (2, "\r\n$ ")], (5, true)),
         (
             "bob\n",
             &[(1, "\x1b[1mb"), (2, "ob\x1b[m\n"), (3, "\n")],
-            (6, true),
+            (30, false),
+        ),
+        (
+            "a long line\n",
+            &[(1, "a lo"), (2, "ng \r\nline\r\n"), (5, "x")],
+            (8, true),
         ),
     ] {
         let wait = Wait {
             quiet: Some(Duration::from_secs(3)),
-            known_text: Some(known.into()),
+            silence_from: SilenceFrom::MoreThan(known.into()),
             ..plain()
         };
         let (tail, seconds) = play(wait, from(0), events).await;
         let is_quiet = tail.because == ReturnedBecause::Quiet;
         assert_eq!((seconds, is_quiet), returned, "{known:?} {events:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_may_count_from_the_first_new_byte() {
+    let wait = Wait {
+        quiet: Some(Duration::from_secs(3)),
+        silence_from: SilenceFrom::News,
+        ..plain()
+    };
+    let (tail, seconds) = play(wait.clone(), from(0), &[(9, "\n")]).await;
+    assert_eq!((tail.because, seconds), (ReturnedBecause::Quiet, 12));
+    let (tail, seconds) = play(wait, from(0), &[]).await;
+    assert_eq!((tail.because, seconds), (ReturnedBecause::Timeout, 30));
 }
 
 #[tokio::test(start_paused = true)]
@@ -437,7 +460,7 @@ proptest! {
             until: until.map(|pattern| Regex::new(pattern).unwrap()),
             quiet: quiet.map(Duration::from_millis),
             known_bytes: 0,
-            known_text: None,
+            silence_from: SilenceFrom::Call,
             filter: None,
         };
         let query = PageQuery { max_lines, selection, ..from(cursor) };

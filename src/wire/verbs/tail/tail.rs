@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::tail_reply::TailReply;
-use crate::jobs::{Job, LineNo, PageQuery, PolicyVerb, Wait};
+use crate::jobs::{Job, LineNo, PageQuery, PolicyVerb, SilenceFrom, Wait};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::request::whole_numbers;
@@ -83,8 +82,7 @@ pub struct TailRequest {
 pub(in crate::wire) struct KnownOutput {
     /// All bytes before the write.
     pub(in crate::wire) bytes: u64,
-    /// The prompt, and what the terminal repeats of the answer.
-    pub(in crate::wire) text: Option<SecretString>,
+    pub(in crate::wire) silence_from: SilenceFrom,
 }
 
 pub(crate) const MOST_LINES: i64 = 10_000;
@@ -225,7 +223,7 @@ impl Service {
                 Duration::from_millis(clamps.clamp("quiet_ms", quiet, LEAST_QUIET_MS..=longest))
             }),
             known_bytes: known.bytes,
-            known_text: known.text,
+            silence_from: known.silence_from,
         })
     }
 
