@@ -17,6 +17,21 @@ pub(super) fn sign(key: &AuditKey, head: Head) -> String {
     key.sign(&text(head.seq + 1, head.hash))
 }
 
+/// The text that is signed of a statement about deleted lines, the last of which is `last`.
+fn pruning_text(last: Head) -> String {
+    format!("sshjobs-audit-pruned-1\n{}\n{}\n", last.seq, last.hash)
+}
+
+/// The signature of a statement about deleted lines.
+pub(super) fn sign_pruning(key: &AuditKey, last: Head) -> String {
+    key.sign(&pruning_text(last))
+}
+
+/// Whether the signature of a statement about deleted lines is that of a key.
+pub(super) fn is_pruning_signed(key: &PublicKey, last: Head, signature: &str) -> bool {
+    key.has_signed(&pruning_text(last), signature)
+}
+
 /// Whether a checkpoint's signature is that of a key.
 pub(super) fn is_signed(key: &PublicKey, seq: u64, prev: LineHash, signature: &str) -> bool {
     key.has_signed(&text(seq, prev), signature)

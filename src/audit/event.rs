@@ -71,6 +71,8 @@ pub enum Event {
         hash: String,
         /// Number of the files.
         files: u64,
+        /// A signature of this statement, so that a later checkpoint does not make somebody else's one true.
+        signature: String,
     },
     /// Lines could not be written, and their calls were performed all the same: reads, ends of jobs, and every call with
     /// `on_failure = "warn"`.

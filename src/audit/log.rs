@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use super::checkpoint::{LINES, sign};
+use super::checkpoint::{LINES, sign, sign_pruning};
 use super::error::AuditError;
 use super::event::Event;
 use super::files::{rotated_files, rotated_name};
@@ -32,30 +32,32 @@ pub struct AuditLog {
     signed: u64,
 }
 
-/// Files that were deleted.
+/// The oldest files of a log, which are deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pruned {
-    /// Number of the last line in them.
-    pub through: u64,
+pub struct PrunedFiles {
     /// The files.
     pub files: Vec<PathBuf>,
+    /// The last line in them.
+    pub last: Head,
 }
 
-/// The oldest full files of a log, which were written before a time, and their last line. `None` if there are none.
-fn files_before(log: &Path, before: SystemTime) -> io::Result<Option<(Vec<PathBuf>, Head)>> {
+/// The oldest full files of a log whose last line was written before a time. `None` if there are none.
+fn files_before(log: &Path, before: SystemTime) -> io::Result<Option<PrunedFiles>> {
     let mut old = Vec::new();
+    let mut newest = None;
     for (_, file) in rotated_files(log)? {
-        if fs::metadata(&file)?.modified()? >= before {
+        let last = newest_line(&File::open(&file)?)?.ok_or_else(|| {
+            let message = format!("{} has no line", file.display());
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        })?;
+        // Not the time of the file, which anyone may change who may write to it.
+        if last.time.is_none_or(|time| time >= before) {
             break;
         }
+        newest = Some(last.head);
         old.push(file);
     }
-    let Some(newest) = old.last() else { return Ok(None) };
-    let last = newest_line(&File::open(newest)?)?.ok_or_else(|| {
-        let message = format!("{} has no line", newest.display());
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    })?;
-    Ok(Some((old, last.head)))
+    Ok(newest.map(|last| PrunedFiles { files: old, last }))
 }
 
 /// Longest line. A longer one at the end of a file was not written by this program.
@@ -136,30 +138,34 @@ impl AuditLog {
     ///
     /// # Errors
     /// If the statement can't be written (nothing is deleted then), or a file can't be deleted.
-    pub fn prune(&mut self, before: SystemTime) -> Result<Option<Pruned>, AuditError> {
+    pub fn prune(&mut self, before: SystemTime) -> Result<Option<PrunedFiles>, AuditError> {
         let failed = |source| AuditError {
             file: self.files.log.clone(),
             source,
         };
-        let Some((old, last)) = files_before(&self.files.log, before).map_err(failed)? else {
+        let Some(pruned) = files_before(&self.files.log, before).map_err(failed)? else {
             return Ok(None);
         };
-        let pruned = Pruned {
-            through: last.seq,
-            files: old,
-        };
         let statement = Event::Pruned {
-            through: last.seq,
-            hash: last.hash.to_string(),
+            through: pruned.last.seq,
+            hash: pruned.last.hash.to_string(),
             files: pruned.files.len() as u64,
+            signature: sign_pruning(&self.key, pruned.last),
         };
         self.append(&[statement], true)?;
         self.sign()?;
         for file in &pruned.files {
-            fs::remove_file(file).map_err(|source| AuditError {
-                file: file.clone(),
-                source,
-            })?;
+            match fs::remove_file(file) {
+                // Another process prunes, too.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => {
+                    return Err(AuditError {
+                        file: file.clone(),
+                        source,
+                    });
+                }
+                Ok(()) => {}
+            }
         }
         Ok(Some(pruned))
     }
@@ -306,6 +312,8 @@ struct NewestLine {
     head: Head,
     /// Position behind its line feed.
     end: u64,
+    /// When it was written. `None` if it does not tell.
+    time: Option<SystemTime>,
 }
 
 /// Reads the last complete line of a file. `None` if it has none.
@@ -349,6 +357,7 @@ fn newest_line(file: &File) -> io::Result<Option<NewestLine>> {
             hash: LineHash::of(line),
         },
         end: start + end as u64 + 1,
+        time: humantime::parse_rfc3339(&stored.time).ok(),
     }))
 }
 

@@ -36,7 +36,7 @@ pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
 pub use known_heads::KnownHeads;
 pub use line::{BadHead, Head, LineHash, StoredLine, visible_text};
-pub use log::{AuditLog, Pruned};
+pub use log::{AuditLog, PrunedFiles};
 pub use recorder::{CopyHead, LogWriter, RecordError, Recorder};
 pub use settings::{Anchor, AuditFiles, AuditSettings, OnFailure, machine_name};
 pub use verify::{Fault, Report, verify};

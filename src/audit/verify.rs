@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::checkpoint::{LINES, is_signed};
+use super::checkpoint::{LINES, is_pruning_signed, is_signed};
 use super::error::AuditError;
 use super::event::Event;
 use super::files::{RawLine, for_each_line};
@@ -17,7 +17,7 @@ pub struct Report {
     pub head: Option<Head>,
     /// Sequence number of the first line. More than 1 if the oldest files were removed.
     pub first: u64,
-    /// The last line that was deleted, by the newest statement in the log about that.
+    /// The last line that was deleted, by the newest statement in the log about that. With a key, only a signed one counts.
     pub pruned_to: Option<u64>,
     /// Sequence number of the last checkpoint that is signed with the given key. Everything before it
     /// is as it was written. What follows it is not signed yet.
@@ -70,8 +70,8 @@ struct Check<'a> {
     first: u64,
     /// The hash of the line before the first one, as the first one has it.
     before_first: Option<LineHash>,
-    /// The last line that the log says was deleted, and its hash.
-    pruned: Option<(u64, String)>,
+    /// The last deleted line, by the newest statement in the log about that. With a key, only if the statement is signed.
+    pruned: Option<Head>,
     signed_to: Option<u64>,
     unsigned: u64,
     compared: usize,
@@ -133,6 +133,18 @@ impl<'a> Check<'a> {
             hash,
         };
         self.head = Some(head);
+        if let Event::Pruned {
+            through,
+            hash,
+            signature,
+            ..
+        } = &stored.event
+        {
+            let last = format!("{through}:{hash}").parse::<Head>().ok();
+            let is_signed =
+                |last: &Head| self.key.is_none_or(|key| is_pruning_signed(&key, *last, signature));
+            self.pruned = last.filter(is_signed).or(self.pruned);
+        }
         let Some(before) = before else {
             self.first = stored.seq;
             self.before_first = Some(stored.prev);
@@ -156,9 +168,6 @@ impl<'a> Check<'a> {
                 "the line before, {}, was changed after it was written, or this one was",
                 before.seq
             ));
-        }
-        if let Event::Pruned { through, hash, .. } = &stored.event {
-            self.pruned = Some((*through, hash.clone()));
         }
         self.check_known(head)?;
         self.check_signature(&stored)
@@ -207,7 +216,9 @@ impl<'a> Check<'a> {
                 "line {last} was there before, and the log ends with line {newest}: its tail was cut off"
             ));
         }
-        if let Some(first) = self.known.first_required().filter(|first| *first < self.first) {
+        let pruned_to = self.pruned.map_or(0, |last| last.seq);
+        let is_missing = |first: &u64| *first < self.first && *first > pruned_to;
+        if let Some(first) = self.known.first_required().filter(is_missing) {
             return Some(format!(
                 "line {first} was there before, and the log begins with line {}",
                 self.first
@@ -224,15 +235,15 @@ impl<'a> Check<'a> {
 
     /// What contradicts the log's own statement about lines that were deleted.
     fn wrongly_pruned(&self) -> Option<String> {
-        let (through, hash) = self.pruned.as_ref()?;
-        if self.first > through + 1 {
+        let last = self.pruned?;
+        if self.first > last.seq + 1 {
             return Some(format!(
-                "the log says that the lines up to {through} were deleted, and begins with line {}",
-                self.first
+                "the log says that the lines up to {} were deleted, and begins with line {}",
+                last.seq, self.first
             ));
         }
-        let is_other = self.first == through + 1
-            && self.before_first.is_some_and(|before| before.to_string() != *hash);
+        let is_other = self.first == last.seq + 1
+            && self.before_first.is_some_and(|before| before != last.hash);
         is_other.then(|| {
             format!(
                 "line {} does not follow the lines that were deleted",
@@ -252,9 +263,8 @@ impl<'a> Check<'a> {
             });
         }
         if !self.has_stopped {
-            let missing = self.missing_lines(newest).into_iter().chain(self.wrongly_pruned());
-            let missing: Vec<String> = missing.collect();
-            self.faults.extend(missing.into_iter().map(|message| Fault {
+            let faults = [self.missing_lines(newest), self.wrongly_pruned()];
+            self.faults.extend(faults.into_iter().flatten().map(|message| Fault {
                 file: log.to_owned(),
                 line: 0,
                 message,
@@ -263,7 +273,7 @@ impl<'a> Check<'a> {
         Report {
             head: self.head,
             first: self.first,
-            pruned_to: self.pruned.map(|(through, _)| through),
+            pruned_to: self.pruned.map(|last| last.seq),
             signed_to: self.signed_to,
             has_checked_signatures: self.key.is_some(),
             compared: self.compared,

@@ -30,7 +30,7 @@ async fn prune(jobs: &Jobs, args: &AuditPruneArgs) -> Result<Exit, Error> {
     let files = files(jobs).await?;
     let before = args.before;
     let pruning = tokio::task::spawn_blocking(move || {
-        // This log is never long enough to be continued in a new file.
+        // Pruning never rotates the log.
         AuditLog::new(files, u64::MAX)?.prune(before)
     });
     let pruned = pruning
@@ -41,7 +41,7 @@ async fn prune(jobs: &Jobs, args: &AuditPruneArgs) -> Result<Exit, Error> {
         Some(pruned) => format!(
             "deleted {} files with the lines up to {}",
             pruned.files.len(),
-            pruned.through
+            pruned.last.seq
         ),
         None => "no full file is that old".to_owned(),
     }))

@@ -136,8 +136,8 @@ impl Checked {
                 if report.first > 1 {
                     let first = report.first;
                     lines.push(match report.pruned_to {
-                        Some(pruned) => {
-                            format!("the lines up to {pruned} were deleted by `audit prune`")
+                        Some(_) => {
+                            format!("the lines before {first} were deleted by `audit prune`")
                         }
                         None => format!(
                             "the lines before {first} are not here, and the log does not say why"
