@@ -25,6 +25,9 @@ pub enum StoreError {
     /// The records can't be read or written.
     #[error("the records can't be used: {0}")]
     Records(String),
+    /// The file of records is damaged.
+    #[error("jobs.db is damaged: {0}")]
+    Damaged(String),
     /// The record of a job can't be read.
     #[error("the record of the job {job} can't be read: {why}")]
     Unreadable {
@@ -48,9 +51,12 @@ pub enum StoreError {
     /// The state directory is not empty, so nothing is restored into it.
     #[error("{0} is not empty")]
     NotEmpty(String),
-    /// The archive is not a copy of a state directory.
-    #[error("this is no copy of a state directory: it has no jobs.db")]
+    /// The archive was cut, or is not a copy of a state directory.
+    #[error("the archive is no whole copy of a state directory")]
     NoCopy,
+    /// The archive can't be read or written, or what is in it can't be.
+    #[error("the copy has failed: {0}")]
+    Copy(String),
     /// NATS can't be used.
     #[error("NATS can't be used: {0}")]
     Nats(String),

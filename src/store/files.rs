@@ -51,6 +51,11 @@ impl Files {
         }
     }
 
+    /// Whether there is something of a job.
+    pub(super) fn has(&self, job: &JobId) -> io::Result<bool> {
+        Ok(!self.parts(job)?.is_empty() || self.record_path(job)?.exists())
+    }
+
     /// Bytes of a job's stored output.
     pub(super) fn size(&self, job: &JobId) -> io::Result<u64> {
         let mut bytes = 0;
@@ -60,10 +65,15 @@ impl Files {
         Ok(bytes)
     }
 
-    /// All jobs of which there is something, by their ids.
+    /// All jobs of which there is something, by their ids. Files with other names are passed over.
     pub(super) fn jobs(&self) -> io::Result<BTreeSet<JobId>> {
         let mut jobs = BTreeSet::new();
-        for folder in fs::read_dir(&self.directory)? {
+        let folders = match fs::read_dir(&self.directory) {
+            // It is made with the first start of a process.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(jobs),
+            folders => folders?,
+        };
+        for folder in folders {
             let folder = folder?;
             if !folder.file_type()?.is_dir() {
                 continue;
@@ -71,7 +81,9 @@ impl Files {
             for entry in fs::read_dir(folder.path())? {
                 let name = entry?.file_name();
                 let Some(name) = name.to_str() else { continue };
-                jobs.extend(job_of(name).map(JobId::from));
+                let job = job_of(name).map(JobId::from);
+                let is_here = |job: &JobId| self.folder(job).is_ok_and(|own| own == folder.path());
+                jobs.extend(job.filter(is_here));
             }
         }
         Ok(jobs)

@@ -4,7 +4,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row as Columns, ToSql, TransactionBehavior, params};
+use rusqlite::{
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row as Columns, ToSql,
+    TransactionBehavior, params,
+};
 
 use super::{Filter, Record, StoreError};
 use crate::job::{Caller, CursorMove, CursorName, JobId, Moved, Phase, may_move};
@@ -124,19 +127,24 @@ impl Records {
     }
 
     /// What is wrong with the database. `None` if it is whole.
-    pub(super) fn damage(&self) -> Option<String> {
+    ///
+    /// # Errors
+    /// If that can't be found out: a disk that fails, or a lock that is held for long.
+    pub(super) fn damage(&self) -> Result<Option<String>, StoreError> {
         let check = "PRAGMA quick_check(1)";
-        match self.connection.query_row(check, [], |row| row.get::<_, String>(0)) {
-            Ok(found) if found == "ok" => None,
-            Ok(found) => Some(found),
-            Err(error) => Some(error.to_string()),
+        let found = self.connection.query_row(check, [], |row| row.get::<_, String>(0));
+        match found.map_err(StoreError::from) {
+            Ok(found) if found == "ok" => Ok(None),
+            Ok(found) | Err(StoreError::Damaged(found)) => Ok(Some(found)),
+            Err(error) => Err(error),
         }
     }
 
-    /// Opens a database from which [`salvage`](Self::salvage) takes what can be read, and changes nothing in it.
-    pub(super) fn open_damaged(path: &Path) -> Result<Self, StoreError> {
-        let connection = Connection::open(path)?;
-        connection.pragma_update(None, "query_only", true)?;
+    /// Opens a database for reading, whatever state it is in. It is not changed.
+    pub(super) fn open_unchecked(path: &Path) -> Result<Self, StoreError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY)?;
         Ok(Self { connection })
     }
 
@@ -178,13 +186,31 @@ impl Records {
         self.admit(&without_key).map(drop)
     }
 
+    /// Adds the cursors that can be read in another database.
+    pub(super) fn add_cursors_of(&mut self, other: &Self) -> Result<(), StoreError> {
+        let Ok(mut select) =
+            other.connection.prepare("SELECT job, caller, reader, line FROM cursors")
+        else {
+            return Ok(());
+        };
+        let row = |row: &Columns<'_>| -> rusqlite::Result<(String, String, String, i64)> {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        };
+        let Ok(rows) = select.query_map([], row) else { return Ok(()) };
+        let put = "INSERT OR REPLACE INTO cursors (job, caller, reader, line) VALUES (?, ?, ?, ?)";
+        for (job, caller, reader, line) in rows.map_while(Result::ok) {
+            self.connection
+                .prepare_cached(put)?
+                .execute(params![job, caller, reader, line])?;
+        }
+        Ok(())
+    }
+
     /// Writes a consistent copy of the database to a new file, while others use it.
     pub(super) fn copy_to(&self, file: &Path) -> Result<(), StoreError> {
         let name = file.to_str().ok_or_else(|| {
             StoreError::Records(format!("the name of {} is not UTF-8", file.display()))
         })?;
-        // SQLite counts this as a change, although it is one of the other file.
-        self.connection.pragma_update(None, "query_only", false)?;
         self.connection.execute("VACUUM INTO ?", [name])?;
         Ok(())
     }
@@ -495,7 +521,12 @@ fn number(value: u64) -> i64 {
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Records(error.to_string())
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Damaged(error.to_string())
+            }
+            Some(_) | None => Self::Records(error.to_string()),
+        }
     }
 }
 

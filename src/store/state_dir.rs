@@ -81,7 +81,7 @@ impl StateDir {
     pub fn open(path: &Path, process: &str) -> Result<Self, StoreError> {
         let records = std::fs::metadata(path.join(RECORDS));
         let was_empty = records.map_or(true, |file| file.len() == 0);
-        let opened = Self::open_with(path, process, None)?;
+        let opened = Self::open_unwarned(path, process)?;
         // Not a first start: the database was deleted, or a full disk has emptied it.
         if was_empty && opened.files.jobs().is_ok_and(|jobs| !jobs.is_empty()) {
             tracing::warn!(
@@ -93,12 +93,8 @@ impl StateDir {
         Ok(opened)
     }
 
-    /// Like [`open`](Self::open). New records get a shared secret that is known from elsewhere.
-    pub(super) fn open_with(
-        path: &Path,
-        process: &str,
-        secret: Option<[u8; 32]>,
-    ) -> Result<Self, StoreError> {
+    /// Like [`open`](Self::open), without a warning about a database that was lost.
+    pub(super) fn open_unwarned(path: &Path, process: &str) -> Result<Self, StoreError> {
         let failed = |source: io::Error| StoreError::Io {
             path: path.display().to_string(),
             source: Arc::new(source),
@@ -112,7 +108,7 @@ impl StateDir {
         // Before SQLite, which would create it readable for others under the usual umask.
         make_private(&path.join(RECORDS)).map_err(failed)?;
         let records = Records::open(&path.join(RECORDS))?;
-        let secret = records.shared_secret(secret.unwrap_or_else(|| rand::rng().random()))?;
+        let secret = records.shared_secret(rand::rng().random())?;
         // After `Records::open`, which creates the tables and switches to WAL.
         let readable = Mutex::new(Records::open_reader(&path.join(RECORDS))?);
         let identities = Identities::of(path).map_err(failed)?;
@@ -166,7 +162,7 @@ impl StateDir {
 }
 
 /// Creates a file with mode 0600, unless it exists. SQLite gives the files beside it the same mode.
-fn make_private(file: &Path) -> io::Result<()> {
+pub(super) fn make_private(file: &Path) -> io::Result<()> {
     // Not opened if it exists: closing it would release SQLite's locks (POSIX).
     match OpenOptions::new().append(true).create_new(true).mode(0o600).open(file) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

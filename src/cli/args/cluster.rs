@@ -81,10 +81,10 @@ A damaged jobs.db is kept under another name, and a new one gets the records tha
 again from the copies beside their output; where there is none, the output can be read by the job's id. Output is not changed: what
 is damaged in it counts as dropped lines.
 
-End the servers of the state directory first.
+End the servers of the state directory first, and run this as their user.
 
 Example:
-  systemctl stop sshjobs && sshjobs --state-dir /var/lib/sshjobs store repair")]
+  systemctl stop sshjobs && sudo -u sshjobs sshjobs --state-dir /var/lib/sshjobs store repair")]
 pub struct StoreRepairArgs {
     /// Write one JSON object.
     #[arg(long)]
@@ -95,8 +95,8 @@ pub struct StoreRepairArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The file is a tar archive with mode 0600: jobs.db at one moment, output, tokens, approvals, queues and what else is in the state
-directory. It has no configuration, no policy, no audit log and no keys from elsewhere; copy these, too. Servers may go on
-meanwhile. Tokens are in it as hashes, and the output of jobs as it was stored: keep it as safe as the state directory.
+directory, by default also the audit log. It has no configuration, policy and keys from elsewhere; copy these, too. Servers may
+go on meanwhile. Tokens are in it as hashes, and the output of jobs as it was stored: keep it as safe as the state directory.
 
 Examples:
   sshjobs store backup /backup/sshjobs-$(date +%F).tar
@@ -111,7 +111,8 @@ pub struct StoreBackupArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The state directory must not exist, or be empty. Jobs keep their ids and line numbers. Durable jobs that ran at the time of the copy
-are followed again from where their output ends in it; other jobs that ran then count as lost.
+are followed again from where their output ends in it; other jobs that ran then count as lost. Jobs that waited in a queue then wait
+again, and run even if they have run since: cancel those with `sshjobs forget` before a server starts.
 
 Never run servers on the copy and on the original at the same time: both would take over the same durable jobs.
 

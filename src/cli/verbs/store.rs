@@ -1,18 +1,18 @@
 //! `sshjobs store check`, `repair`, `backup` and `restore`.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Read};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tempfile::NamedTempFile;
 
 use crate::cli::args::{StoreBackupArgs, StoreCheckArgs, StoreRepairArgs, StoreRestoreArgs};
-use crate::cli::exit::{output_error, print};
+use crate::cli::exit::print;
 use crate::cli::json::json;
 use crate::cli::{Exit, note};
 use crate::jobs::{self, StateCheck, back_up, check_state, repair_state, restore};
-use crate::wire::Error;
+use crate::wire::{Code, Error};
 
 /// Tells what is damaged in a state directory.
 ///
@@ -61,9 +61,10 @@ fn check_lines(check: &StateCheck) -> Vec<String> {
     }
     for output in &check.damaged_output {
         lines.push(format!(
-            "{}: {} bytes of its stored output are damaged; their lines count as dropped",
-            output.job_id, output.bytes
+            "{}: {} bytes of its stored output are damaged, {} files are missing; their lines count as dropped",
+            output.job_id, output.bytes, output.missing_files
         ));
+        lines.extend(output.error.as_ref().map(|why| format!("{}: {why}", output.job_id)));
     }
     if check.is_whole() {
         lines.push("nothing is damaged".to_owned());
@@ -120,18 +121,28 @@ pub fn store_backup(state_dir: &Path, args: &StoreBackupArgs) -> Result<Exit, Er
             "remove it, or choose another name",
         ));
     }
-    // Under another name until it is complete: a copy that is cut must not be taken for one.
-    let part = PathBuf::from(format!("{}.part", args.file.display()));
-    let file = create(&part).map_err(|error| output_error(&error))?;
-    let copied = back_up(state_dir, BufWriter::new(&file)).map_err(explained);
-    let report = copied.and_then(|report| {
-        let named = file.sync_all().and_then(|()| std::fs::rename(&part, &args.file));
-        named.map(|()| report).map_err(|error| output_error(&error))
-    });
-    if report.is_err() {
-        std::fs::remove_file(&part).ok();
+    let directory = args.file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let is_inside = match (directory.canonicalize(), state_dir.canonicalize()) {
+        (Ok(directory), Ok(state_dir)) => directory.starts_with(state_dir),
+        _ => false,
+    };
+    if is_inside {
+        let message = format!("{} is in the state directory", args.file.display());
+        return Err(Error::invalid(
+            message,
+            "choose another directory, or another disk",
+        ));
     }
-    let report = report?;
+    let unwritable = |error: io::Error| {
+        let message = format!("{} can't be written: {error}", args.file.display());
+        Error::new(Code::Io, message, "check the directory, and its disk")
+    };
+    // Under another name until it is complete: a copy that is cut must not be taken for one.
+    let file = NamedTempFile::with_prefix_in(".sshjobs-backup-", directory).map_err(unwritable)?;
+    let report = back_up(state_dir, BufWriter::new(file.as_file())).map_err(explained)?;
+    file.as_file().sync_all().map_err(unwritable)?;
+    file.persist_noclobber(&args.file).map_err(|failed| unwritable(failed.error))?;
     Ok(print(&format!(
         "copied {} files with {} bytes to {}",
         report.files,
@@ -164,15 +175,6 @@ pub fn store_restore(state_dir: &Path, args: &StoreRestoreArgs) -> Result<Exit, 
 
 /// Name of stdin and stdout.
 const STANDARD: &str = "-";
-
-fn create(file: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(file)
-}
 
 fn explained(error: crate::jobs::StoreError) -> Error {
     Error::from(jobs::Error::Store(error))

@@ -66,7 +66,7 @@ impl Runner {
             && ours.is_empty()
             && let Some(why) = &self.shared.unstored
         {
-            return Err(StoreError::Records(why.clone()));
+            return Err(why.clone());
         }
         let before = found.len();
         found.extend(ours.into_iter().filter(|summary| summary.fits(&filter)));

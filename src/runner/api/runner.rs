@@ -392,9 +392,9 @@ impl Runner {
 fn start_storing(
     store: Result<Arc<dyn Store>, StoreError>,
     limits: &Limits,
-) -> Result<Arc<Storing>, String> {
-    let store = store.map_err(|error| error.to_string())?;
-    Storing::start(store, limits.log(), limits.stored()).map_err(|error| error.to_string())
+) -> Result<Arc<Storing>, StoreError> {
+    Storing::start(store?, limits.log(), limits.stored())
+        .map_err(|error| StoreError::Records(error.to_string()))
 }
 
 impl Drop for Runner {

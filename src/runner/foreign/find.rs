@@ -24,7 +24,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
     let Some(storing) = &shared.storing else {
         return match &shared.unstored {
             // The store may have the job.
-            Some(why) => Lookup::Unreadable(StoreError::Records(why.clone())),
+            Some(why) => Lookup::Unreadable(why.clone()),
             None => Lookup::Unknown,
         };
     };

@@ -45,7 +45,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
     if order.spec.durable
         && let Some(why) = &shared.unstored
     {
-        return Err(SpawnError::Unstored(why.clone()));
+        return Err(SpawnError::Unstored(why.to_string()));
     }
 
     // Locked up to the insertion, so that of two calls with the same key one finds the other's job.
@@ -60,7 +60,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
 
     let ring = ring_limits(shared, &order.spec);
     let job = Arc::new(Job::with_id(order.id, order.caller, order.spec, ring));
-    job.note_trouble(shared.unstored.clone());
+    job.note_trouble(shared.unstored.as_ref().map(ToString::to_string));
 
     let record = shared.storing.is_some().then(|| {
         let key = order.key.as_ref().map(|(_, key)| key.as_str());

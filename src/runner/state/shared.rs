@@ -21,7 +21,7 @@ use crate::hosts::{HostRef, Hosts, Link};
 use crate::job::{Job, JobId, Outcome};
 use crate::lock::{Guard, lock};
 use crate::runner::storing::Storing;
-use crate::store::{Record, SharedValue};
+use crate::store::{Record, SharedValue, StoreError};
 
 /// State shared by the runner's tasks.
 pub(crate) struct Shared {
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     /// Stores the output of jobs. `None` if it is disabled or impossible.
     pub(crate) storing: Option<Arc<Storing>>,
     /// Why storing is impossible, if it was requested.
-    pub(crate) unstored: Option<String>,
+    pub(crate) unstored: Option<StoreError>,
     /// Jobs known from the store.
     pub(crate) foreign_jobs: ForeignJobs,
     /// Reaches hosts to follow their durable jobs.

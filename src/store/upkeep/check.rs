@@ -1,6 +1,6 @@
 //! Reads all of a state directory, and tells what is damaged.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,6 +40,11 @@ pub struct DamagedOutput {
     pub job_id: JobId,
     /// Stored bytes that can't be read. The lines in them count as dropped.
     pub bytes: u64,
+    /// Number of files that are missing between others.
+    pub missing_files: u64,
+    /// Why the rest could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 impl StateCheck {
@@ -68,16 +73,13 @@ pub fn check_state(path: &Path, tell: &dyn Fn(usize, usize)) -> Result<StateChec
         ended,
     } = survey(path)?;
     let files = files_of(path);
+    let with_output = ended.iter().filter(|(_, bytes)| **bytes > 0).map(|(job, _)| job);
+    let jobs: BTreeSet<&JobId> = jobs.iter().chain(with_output).collect();
     for (done, job) in jobs.iter().enumerate() {
         tell(done, jobs.len());
-        let read = read_all_of(&files, job, ended.contains(job)).map_err(failed(path))?;
-        check.bytes += read.bytes;
-        if read.damaged > 0 {
-            check.damaged_output.push(DamagedOutput {
-                job_id: job.clone(),
-                bytes: read.damaged,
-            });
-        }
+        let (bytes, damaged) = read_all_of(&files, job, ended.get(job).copied());
+        check.bytes += bytes;
+        check.damaged_output.extend(damaged);
     }
     tell(jobs.len(), jobs.len());
     Ok(check)
@@ -88,68 +90,94 @@ pub(super) struct Survey {
     pub(super) check: StateCheck,
     /// Jobs of which there are files.
     jobs: BTreeSet<JobId>,
-    /// Jobs that have ended, by their records.
-    ended: BTreeSet<JobId>,
+    /// Jobs that have ended, by their records, with the bytes of output that must be there.
+    ended: BTreeMap<JobId, u64>,
 }
 
 pub(super) fn survey(path: &Path) -> Result<Survey, StoreError> {
     let mut check = StateCheck::default();
     let mut known = BTreeSet::new();
-    let mut ended = BTreeSet::new();
-    let file = path.join(RECORDS);
-    if file.exists() {
-        let records = Records::open_damaged(&file)?;
-        check.database = records.damage();
+    let mut ended = BTreeMap::new();
+    let files = files_of(path);
+    // Before the records: of a job that is admitted meanwhile, there is a record and perhaps a file.
+    let jobs = files.jobs().map_err(failed(path))?;
+    let records = path.join(RECORDS);
+    if records.exists() {
+        let records = Records::open_unchecked(&records)?;
+        check.database = records.damage()?;
         let (whole, unreadable) = records.salvage();
         check.jobs = whole.len();
         for record in whole {
             if record.ended_at.is_some() {
-                ended.insert(record.id.clone());
+                // Of output that was deleted, or that could not be stored, lines count as dropped.
+                let is_all_stored = record.stored_bytes > 0 && record.dropped_lines == 0;
+                let bytes = if is_all_stored { record.total_bytes } else { 0 };
+                ended.insert(record.id.clone(), bytes);
             }
             known.insert(record.id);
         }
         known.extend(unreadable.iter().map(|id| JobId::from(id.as_str())));
         check.unreadable_records = unreadable;
     }
-    let jobs = files_of(path).jobs().map_err(failed(path))?;
-    check.without_record = jobs.difference(&known).cloned().collect();
+    // Not of jobs that were forgotten meanwhile.
+    let is_left = |job: &&JobId| files.has(job).unwrap_or(false);
+    check.without_record = jobs.difference(&known).filter(is_left).cloned().collect();
     Ok(Survey { check, jobs, ended })
 }
 
-fn files_of(path: &Path) -> Files {
+pub(super) fn files_of(path: &Path) -> Files {
     Files {
         directory: path.join(OUTPUT),
     }
 }
 
-/// What reading all output of a job has found.
-struct OutputRead {
-    bytes: u64,
-    damaged: u64,
+/// Reads all output of a job. Returns its bytes, and what is damaged. `expected` are the bytes that a job that has ended must
+/// have at least.
+fn read_all_of(files: &Files, job: &JobId, expected: Option<u64>) -> (u64, Option<DamagedOutput>) {
+    let mut bytes = 0;
+    let mut damaged = DamagedOutput {
+        job_id: job.clone(),
+        bytes: 0,
+        missing_files: 0,
+        error: None,
+    };
+    let mut read = || -> io::Result<()> {
+        let segments = files.segments(job)?;
+        let mut before = None;
+        for (index, &segment) in segments.iter().enumerate() {
+            let is_next = before == segment.checked_sub(1);
+            if index > 0 && is_next {
+                before = Some(segment);
+                continue;
+            }
+            // The oldest files may have been evicted, but none between others.
+            damaged.missing_files += before.map_or(0, |before| segment - before - 1);
+            before = Some(segment);
+            let mut replay = Replay::new(Arc::new(files.clone()), job.clone(), segment, 0);
+            while let Some(read) = replay.step(data_bytes)? {
+                bytes += read;
+            }
+            damaged.bytes += replay.skipped();
+            // The last frame of a job that runs may be unfinished.
+            if expected.is_some() {
+                damaged.bytes += replay.unread()?;
+            }
+        }
+        Ok(())
+    };
+    damaged.error = read().err().map(|error| error.to_string());
+    // Of whole files that are gone or were cut, nothing else tells.
+    let missing = expected.unwrap_or(0).saturating_sub(bytes);
+    damaged.bytes = damaged.bytes.max(missing);
+    let is_damaged = damaged.bytes > 0 || damaged.missing_files > 0 || damaged.error.is_some();
+    (bytes, is_damaged.then_some(damaged))
 }
 
-fn read_all_of(files: &Files, job: &JobId, has_ended: bool) -> io::Result<OutputRead> {
-    let mut read = OutputRead {
-        bytes: 0,
-        damaged: 0,
-    };
-    let Some(first) = files.segments(job)?.first().copied() else {
-        return Ok(read);
-    };
-    let mut replay = Replay::new(Arc::new(files.clone()), job.clone(), first, 0);
-    let data_bytes = |frame: Frame<'_>, _| match frame.body {
+fn data_bytes(frame: Frame<'_>, _position: (u64, u64)) -> u64 {
+    match frame.body {
         Body::Data(_, bytes) => bytes.len() as u64,
         Body::Checkpoint { .. } | Body::FinishStreams | Body::End(_) => 0,
-    };
-    while let Some(bytes) = replay.step(data_bytes)? {
-        read.bytes += bytes;
     }
-    read.damaged = replay.skipped();
-    // The last frame of a job that runs may be unfinished.
-    if has_ended {
-        read.damaged += replay.unread()?;
-    }
-    Ok(read)
 }
 
 pub(super) fn failed(path: &Path) -> impl Fn(io::Error) -> StoreError {

@@ -202,11 +202,16 @@ fn of_store(source: &StoreError, message: String) -> Error {
             Code::InvalidArgument,
             "name a file that `sshjobs store backup` wrote",
         ),
-        StoreError::Records(_) | StoreError::Unreadable { .. } => (
+        StoreError::Copy(_) => (
+            Code::Io,
+            "check the file, the state directory, and the disks of both",
+        ),
+        StoreError::Damaged(_) | StoreError::Unreadable { .. } => (
             Code::Io,
             "`sshjobs store check` tells what is damaged, and `sshjobs store repair` mends it",
         ),
         StoreError::Io { .. }
+        | StoreError::Records(_)
         | StoreError::Newer { .. }
         | StoreError::Replaced(_)
         | StoreError::HeldElsewhere { .. } => (
