@@ -211,6 +211,22 @@ async fn the_cookie_is_no_token_and_a_copy_of_it_ends_with_the_log_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn made_up_cookies_are_refused_unread_after_some_while_logins_go_on() {
+    let (_sshd, _server, caller, browser) = served().await;
+    let (cookie, _) = browser.log_in(&caller.token);
+    let who = |cookie: &str| answer(browser.get("/login", &[("Cookie", cookie)])).0;
+    assert_eq!(who(&cookie), 200);
+    let (name, value) = cookie.split_once('=').unwrap();
+    let made_up = |number: u32| format!("{name}={number:04}{}", value.split_at(4).1);
+    let statuses: Vec<u16> = (0..60).map(|number| who(&made_up(number))).collect();
+    assert!(
+        statuses.contains(&401) && statuses.contains(&429),
+        "{statuses:?}"
+    );
+    assert_eq!(who(&cookie), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_login_gets_no_cookie_and_shows_no_token() {
     let (_sshd, _server, _caller, browser) = served().await;
 

@@ -266,7 +266,7 @@ fn file_parameters(more: &[Value]) -> Value {
         parameter(
             "become_method",
             "query",
-            "How",
+            "The program that changes the user",
             &json!({"enum": ["sudo", "doas", "su"]}),
         ),
         parameter(

@@ -5,8 +5,8 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::http::connections::Peer;
 
-/// Limits how often one address may present an invalid token. A valid token is not counted and
-/// always accepted: tokens can't be guessed, so the limit only saves work.
+/// Limits how often one address may present an invalid token, or a cookie that this server does not know yet. A valid token is
+/// not counted and always accepted: tokens can't be guessed, so the limit only saves work.
 pub(crate) struct Failures(DefaultKeyedRateLimiter<IpAddr>);
 
 /// Failures allowed at once, and then per second.

@@ -350,6 +350,10 @@ impl Guard {
         let Some(cookie) = self.cookie_of_own_page(request) else {
             return self.service_of(None, peer).await;
         };
+        // To read the logins is work, which somebody who makes up cookies must not get without a limit.
+        if !self.logins.knows(&cookie) && !self.failures.note(peer) {
+            return Err(reject::too_many_failures());
+        }
         let token = self.logins.token_of(&cookie).await.map_err(reject::logins_unusable)?;
         match token {
             Some(token) => self.service_of(Some(token), peer).await,

@@ -84,6 +84,12 @@ impl Logins {
         Ok(key.to_cookie())
     }
 
+    /// Whether a cookie was that of a login when the logins were last read.
+    pub(crate) fn knows(&self, cookie: &SecretString) -> bool {
+        LoginKey::from_cookie(cookie)
+            .is_some_and(|key| lock(&self.copy).table.0.contains_key(&key.hash()))
+    }
+
     /// The token of a login. `None` if there is no such login, or if it has ended.
     ///
     /// # Errors
