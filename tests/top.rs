@@ -285,3 +285,22 @@ async fn colours_of_the_program_are_shown_and_the_help_scrolls_on_a_small_termin
     tmux.press(&["Escape", "q"]);
     tmux.shows(&["ended with 0"]).await;
 }
+
+#[tokio::test]
+async fn top_ends_in_order_when_its_terminal_closes() {
+    let sshd = Sshd::start().await;
+    let job = spawn(&sshd, "sleep 60");
+    let status = sshd.path("status");
+    // The shell outlives its terminal, to note how the program ended.
+    let command = format!("trap '' HUP; {}; echo $? >{}", top(&sshd), status.display());
+    let tmux = Tmux::start(&command, (100, 30));
+    tmux.shows(&[&job]).await;
+    drop(tmux);
+    eventually("top ends", async || {
+        status.metadata().is_ok_and(|file| file.len() > 0)
+    })
+    .await;
+    let status = std::fs::read_to_string(status).unwrap();
+    // By the signal, or by an error of the terminal, whichever comes first; not by a panic.
+    assert!(["129\n", "255\n"].contains(&status.as_str()), "{status}");
+}

@@ -2,12 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write, stdin, stdout};
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::StreamExt;
 use ratatui::DefaultTerminal;
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{
     self, DisableMouseCapture, EnableMouseCapture, Event, EventStream,
 };
@@ -114,7 +116,9 @@ fn trouble(error: &std::io::Error) -> Error {
 }
 
 /// The terminal in full-screen mode, with the mouse. Dropping this restores it.
-struct Screen(RefCell<DefaultTerminal>);
+///
+/// Ratatui's own value is never dropped: it prints an error if the terminal is gone, which panics where stderr is gone, too.
+struct Screen(ManuallyDrop<RefCell<DefaultTerminal>>);
 
 impl Drop for Screen {
     fn drop(&mut self) {
@@ -130,13 +134,14 @@ fn enter() -> Result<DefaultTerminal, Error> {
 }
 
 fn leave() {
-    execute!(stdout(), DisableMouseCapture).ok();
-    ratatui::restore();
+    // A terminal that is gone has nothing to restore.
+    execute!(stdout(), DisableMouseCapture, Show).ok();
+    ratatui::try_restore().ok();
 }
 
 impl Screen {
     fn new() -> Result<Self, Error> {
-        Ok(Self(RefCell::new(enter()?)))
+        Ok(Self(ManuallyDrop::new(RefCell::new(enter()?))))
     }
 
     fn draw(&self, model: &RefCell<Model>, is_coloured: bool) -> Result<(), Error> {
