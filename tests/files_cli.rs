@@ -519,3 +519,38 @@ async fn a_server_with_room_for_one_session_takes_and_gives_directories() {
     assert_eq!(text(&far.join("index.html")), "<p>");
     assert_eq!(text(&back.join("index.html")), "<p>");
 }
+
+#[tokio::test]
+async fn a_match_that_can_not_be_read_keeps_no_other_back() {
+    let sshd = Sshd::start().await;
+    let logs = sshd.path("logs");
+    std::fs::create_dir(&logs).unwrap();
+    for name in ["a", "c"] {
+        std::fs::write(logs.join(name), name).unwrap();
+    }
+    // Directories need -r.
+    std::fs::create_dir(logs.join("b")).unwrap();
+    std::fs::create_dir(logs.join("d")).unwrap();
+    let here = sshd.path("here");
+    std::fs::create_dir(&here).unwrap();
+
+    let got = sshjobs(
+        &sshd,
+        &[
+            "get",
+            &format!("{}/*", there(&logs)),
+            &here.display().to_string(),
+        ],
+    );
+
+    assert!(!got.status.success(), "{got:?}");
+    assert_eq!(
+        (text(&here.join("a")), text(&here.join("c"))),
+        ("a".into(), "c".into())
+    );
+    let words = String::from_utf8_lossy(&got.stderr).into_owned();
+    assert!(
+        words.contains("logs/b") && words.contains("logs/d"),
+        "{words}"
+    );
+}

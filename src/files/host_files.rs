@@ -11,7 +11,7 @@ use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
 use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
 use super::{Digest, Hasher, Source, digest};
-use crate::hosts::{Asking, HostRef, Hosts, Lease, Link, Login, Script};
+use crate::hosts::{Asking, HostRef, Hosts, Lease, Link, Login, Script, SlotWait, is_refused};
 use crate::job::{Become, LoginShell, for_shell};
 use crate::ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
 
@@ -405,6 +405,17 @@ const SERVERS: &str = "/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-se
 /// An SFTP server in shell, for hosts that have none: about 2 MB/s.
 const OWN_SERVER: &str = include_str!("sftp_server.sh");
 
+/// A channel. A server with room for few may free that of a program that has just ended a moment later.
+async fn open_with_patience(link: &Link) -> Result<Channel, ChannelError> {
+    let mut wait = SlotWait::new();
+    loop {
+        let opened = link.open().await;
+        if !is_refused(&opened) || !wait.pause().await {
+            return opened.map(|opened| opened.channel);
+        }
+    }
+}
+
 impl FilesUser {
     /// Starts an SFTP server: the subsystem of sshd, or a command where there is none, or where it
     /// has to run as another user. The command is OpenSSH's server or, without that, our own.
@@ -414,11 +425,11 @@ impl FilesUser {
         let root = RemotePath::new("/").expect("a slash is a path");
         let failed = FilesError::on("open the files below", &root);
 
-        let mut channel = link.open().await?.channel;
+        let mut channel = open_with_patience(link).await?;
         if self.becomes.is_none() {
             let (reader, writer) = channel.subsystem("sftp").await?;
             match Session::start(reader, writer, silence).await {
-                Err(SftpError::NoSubsystem) => channel = link.open().await?.channel,
+                Err(SftpError::NoSubsystem) => channel = open_with_patience(link).await?,
                 started => return started.map_err(&failed),
             }
         }

@@ -14,7 +14,8 @@ use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 /// How a command ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ended {
-    /// Whether a shell has run the script. False on a host that has files only, and runs something else or nothing.
+    /// Whether a shell has run the script. False on a host that has files only and runs something else or nothing, or has no
+    /// room for a channel now.
     pub(super) has_begun: bool,
     /// Its exit status. `None` if it was killed, or was never started.
     pub(super) status: Option<u32>,
@@ -62,6 +63,9 @@ impl HostFiles {
         };
         writer.end(&mut reader).await;
         both?;
+        if !ended.has_begun {
+            self.note_no_script();
+        }
         Ok(ended)
     }
 }

@@ -120,7 +120,6 @@ impl GetTree<'_> {
         drop(far);
         let unpacked = unpacking.await.map_err(io::Error::other).and_then(|unpacked| unpacked);
         if !ended.has_begun {
-            self.files.note_no_script();
             return Ok(None);
         }
         if ended.status == Some(NO_TAR) {

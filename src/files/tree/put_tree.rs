@@ -166,7 +166,6 @@ impl PutTree<'_> {
         let ended = self.files.run_script(script, far, &mut nowhere).await?;
         let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
         if !ended.has_begun {
-            self.files.note_no_script();
             return Ok(false);
         }
         // A broken pipe only says that the command on the host ended first.

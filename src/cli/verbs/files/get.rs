@@ -12,17 +12,17 @@ use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::put::{at_least_two, interrupted, jobs_error};
 use super::result::Copied;
-use crate::cli::Exit;
 use crate::cli::args::GetArgs;
 use crate::cli::exit::write_out;
 use crate::cli::fleet::HostResult;
 use crate::cli::terminal::Signals;
 use crate::cli::verbs::jobs::finish;
+use crate::cli::{Exit, report};
 use crate::jobs::{
     FileKind, FilesError, GetOptions, HostPath, Jobs, Progress, RemotePath, TreeOptions,
 };
 use crate::remote::Api;
-use crate::wire::{Error, Service};
+use crate::wire::{Code, Error, Service};
 
 /// Copies files from hosts.
 pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
@@ -131,12 +131,22 @@ impl Getting<'_> {
         for found in &matched {
             self.progress.expect(found.attributes.size.unwrap_or(0));
         }
+        let mut first_error = None;
         for found in matched {
             let target = self.target(host, &found.path, is_one, is_many)?;
             let kind = found.attributes.kind();
-            copied.push(self.copy(host, &found.path, kind, &target).await?);
+            match self.copy(host, &found.path, kind, &target).await {
+                Ok(one) => copied.push(one),
+                // Nothing else can be copied, either.
+                Err(error) if matches!(error.code, Code::ConnectionLost | Code::Unreachable) => {
+                    return Err(error);
+                }
+                // A file that can't be read does not keep the other matches back, as with scp.
+                Err(error) if first_error.is_none() => first_error = Some(error),
+                Err(error) => report(&error),
+            }
         }
-        Ok(())
+        first_error.map_or(Ok(()), Err)
     }
 
     /// Where a file goes on this machine.
