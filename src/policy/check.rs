@@ -42,6 +42,7 @@ impl Policy {
             check_reach(rule, self.rules.all())?;
             warnings.extend(unmatched_hosts(rule, inventory));
             warnings.extend(half_denied(rule));
+            warnings.extend(numbered_users(rule));
         }
         check_use(self)?;
         check_approvers(self)?;
@@ -93,6 +94,21 @@ fn unmatched_hosts(rule: &Rule, inventory: &Inventory) -> Vec<Warning> {
 fn matches_any(pattern: &HostPattern, inventory: &Inventory) -> bool {
     let mut names = inventory.0.keys();
     names.any(|name| pattern.matches(&Machine::new([name], 22, []), Which::Used))
+}
+
+/// Users that a rule names by number. Accounts are compared by name, so such a rule is about nobody.
+fn numbered_users(rule: &Rule) -> Vec<Warning> {
+    let users = rule.users.iter().map(ToString::to_string);
+    let numbers = users.filter(|user| user.chars().all(|c| c.is_ascii_digit()));
+    numbers
+        .map(|number| Warning {
+            line: rule.line,
+            message: format!(
+                "the rule {:?} has the user {number:?}: users are compared by name, as in \"root\"",
+                rule.name
+            ),
+        })
+        .collect()
 }
 
 fn half_denied(rule: &Rule) -> Vec<Warning> {

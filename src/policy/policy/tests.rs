@@ -726,10 +726,10 @@ fn a_value_outside_its_range_is_refused_in_a_template() {
 }
 
 #[test]
-fn a_pattern_without_a_host_and_half_a_denial_are_warned_of() {
+fn a_pattern_without_a_host_half_a_denial_and_a_numbered_user_are_warned_of() {
     let policy = policy(
         "[[rules]]\nname = \"a\"\nhosts = [\"wbe*\"]\nverbs = [\"tail\"]\n\
-         [[rules]]\nname = \"b\"\neffect = \"deny\"\nhosts = [\"web1\"]\nverbs = [\"run\"]\n",
+         [[rules]]\nname = \"b\"\neffect = \"deny\"\nhosts = [\"web1\"]\nusers = [\"0\", \"root\"]\nverbs = [\"run\"]\n",
     );
     let inventory = Inventory(BTreeMap::from([("web1".to_owned(), Vec::new())]));
 
@@ -741,6 +741,7 @@ fn a_pattern_without_a_host_and_half_a_denial_are_warned_of() {
         [
             "the rule \"a\": wbe* matches no listed host",
             "the rule \"b\" denies run and not spawn, which has the same effect",
+            "the rule \"b\" has the user \"0\": users are compared by name, as in \"root\"",
         ]
     );
 }
