@@ -509,12 +509,7 @@ async fn the_end_has_the_figures_that_the_supervisor_noted() {
 
 #[tokio::test]
 async fn every_shell_that_is_sh_on_some_host_runs_and_measures_a_job() {
-    for shell in ["dash", "bash", "ksh", "mksh", "busybox sh"] {
-        let program = shell.split(' ').next().unwrap();
-        if Command::new(program).args(["-c", "true"]).output().is_err() {
-            eprintln!("{program} is not installed: not tested");
-            continue;
-        }
+    for shell in ["dash", "bash", "ksh", "mksh", "busybox sh", "yash"] {
         let host = Host::new();
         let wrapper = host.path("sh");
         std::fs::write(&wrapper, format!("#!/bin/sh\nexec {shell} \"$@\"\n")).unwrap();
