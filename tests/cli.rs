@@ -1155,33 +1155,3 @@ async fn what_a_command_prints_after_term_is_shown() {
     assert_eq!(rest, "cleaned up\n");
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
 }
-
-#[tokio::test]
-async fn the_log_is_json_for_those_who_collect_it() {
-    let sshd = Sshd::start().await;
-    let ran = sshjobs(&sshd)
-        .args([
-            "--log",
-            "debug",
-            "--log-format",
-            "json",
-            "run",
-            "-n",
-            HOST,
-            "--",
-            "true",
-        ])
-        .output()
-        .unwrap();
-    let log = String::from_utf8(ran.stderr).unwrap();
-    let lines: Vec<serde_json::Value> =
-        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(!lines.is_empty());
-    for line in lines {
-        assert!(
-            line["timestamp"].is_string() && line["level"].is_string(),
-            "{line}"
-        );
-        assert!(line["message"].is_string(), "{line}");
-    }
-}

@@ -1235,3 +1235,28 @@ async fn the_api_document_says_which_arguments_are_needed() {
         assert_eq!(status, 400, "{verb}");
     }
 }
+
+#[tokio::test]
+async fn a_server_logs_json_for_programs_that_collect_it() {
+    let sshd = Sshd::start().await;
+    let serve = [
+        "--log",
+        "debug",
+        "serve",
+        "--http",
+        "127.0.0.1:0",
+        "--log-format",
+        "json",
+    ];
+    let mut server = command(&sshd, &serve).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.starts_with('{'));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+    assert!(
+        line["timestamp"].is_string() && line["level"].is_string(),
+        "{line}"
+    );
+    assert!(line["message"].is_string(), "{line}");
+}

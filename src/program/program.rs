@@ -49,7 +49,12 @@ pub fn main() -> ExitCode {
         level(&cli)
     };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    let to_stderr = match cli.log_format {
+    let format = if let Verb::Serve(args) = &cli.verb {
+        args.log_format
+    } else {
+        LogFormat::Text
+    };
+    let to_stderr = match format {
         LogFormat::Text => to_stderr.boxed(),
         LogFormat::Json => to_stderr.json().flatten_event(true).boxed(),
     };

@@ -96,17 +96,6 @@ pub struct Cli {
         hide_env_values = true
     )]
     pub log: LogLevel,
-    /// How lines of the log look.
-    #[arg(
-        long,
-        global = true,
-        help_heading = GLOBAL,
-        value_name = "FORMAT",
-        default_value = "text",
-        env = "SSHJOBS_LOG_FORMAT",
-        hide_env_values = true
-    )]
-    pub log_format: LogFormat,
     /// The subcommand.
     #[command(subcommand)]
     pub verb: Verb,
@@ -124,15 +113,6 @@ pub enum WhenColours {
     Always,
     /// Never.
     Never,
-}
-
-/// How lines of the log look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line, for programs that collect logs.
-    Json,
 }
 
 /// How much is logged.

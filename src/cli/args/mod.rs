@@ -29,7 +29,7 @@ pub use audit::{
     AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand,
     AuditVerifyArgs,
 };
-pub use cli::{Cli, LogFormat, LogLevel, Verb, WhenColours};
+pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreBackupArgs, StoreCheckArgs,
     StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
@@ -55,4 +55,4 @@ pub use program::{
 pub use run::{FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, TemplateArgs, TurnArgs};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
-pub use values::{BecomeArgs, ClusterArg, Since, SshArgs, StreamChoice};
+pub use values::{BecomeArgs, ClusterArg, LogFormat, Since, SshArgs, StreamChoice};

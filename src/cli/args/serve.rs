@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
-use super::values::{ClusterArg, time};
+use super::values::{ClusterArg, LogFormat, time};
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -30,6 +30,14 @@ Examples:
   sshjobs serve --http 0.0.0.0:8443 --tls-cert fullchain.pem --tls-key key.pem --allow-host jobs.example.com
   sshjobs serve --socket $XDG_RUNTIME_DIR/sshjobs.sock --no-auth")]
 pub struct ServeArgs {
+    /// How lines of the log look: text, or json for programs that collect them.
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_possible_values = true
+    )]
+    pub log_format: LogFormat,
     /// Serve HTTP on this address; port 0 selects a free port.
     #[arg(long, value_name = "ADDR:PORT")]
     pub http: Option<SocketAddr>,

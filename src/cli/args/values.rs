@@ -171,6 +171,15 @@ pub struct ClusterArg {
     pub nats: Option<String>,
 }
 
+/// How lines of the log look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for programs that collect logs.
+    Json,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

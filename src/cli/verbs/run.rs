@@ -18,11 +18,11 @@ use crate::cli::{Exit, fleet, note, report};
 use crate::remote::{Api, Control, Running, Shown};
 use crate::wire::{Code, DeliveredVia, Error, JobEntry, JobState};
 
-/// Grace between TERM and KILL for processes that an interrupted command left running.
 /// Time for a command to end by itself after this program got TERM.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
 /// Time for the last output of a command that was ended.
 const LAST_OUTPUT: Duration = Duration::from_secs(1);
+/// Grace between TERM and KILL for processes that an interrupted command left running.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and exits with the command's exit code.

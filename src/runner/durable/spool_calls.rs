@@ -6,6 +6,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use crate::hosts::{Lease, Link, Printed, Script, SlotWait, is_refused, run_fed};
+use crate::job::LoginShell;
 use crate::output::printable;
 use crate::runner::state::Shared;
 use crate::spool::{self, Answer, Fence};
@@ -16,6 +17,8 @@ const ANSWER: Duration = Duration::from_secs(15);
 
 /// Longest input sent through the control shell, which reads it byte by byte.
 const LONGEST_INPUT: usize = 4 << 10;
+/// Why a host runs none of our scripts.
+const NO_SHELL: &str = "its login shell does not run /bin/sh";
 /// Lines of its stderr that are shown of a script that failed.
 const SHOWN_COMPLAINTS: usize = 3;
 
@@ -121,7 +124,11 @@ async fn run_once(
         if let Some(answer) = printed.and_then(|printed| final_answer(&printed)) {
             return Ok(answer);
         }
-        // Once more, in a channel of its own, whose stderr tells why. To start a job twice runs it once.
+        // The input may have a password in it, which no other program may get.
+        if link.known_shell() == Some(LoginShell::Bare) {
+            return Ok(Answer::Unsupported(NO_SHELL.to_owned()));
+        }
+        // Once more, in a channel of its own, whose stderr tells why. A call that is repeated has the effect of one.
     }
     let channel = link.open().await?.channel;
     let input = input.expose_secret().to_vec().into();
@@ -141,7 +148,7 @@ fn why_no_answer(printed: &Printed) -> String {
     let last = &complaints[complaints.len().saturating_sub(SHOWN_COMPLAINTS)..];
     // Such as a limit of the account (ulimit), which keeps the shell from starting programs.
     if last.is_empty() {
-        format!("its login shell does not run /bin/sh; it ended with {status}")
+        format!("{NO_SHELL}; it ended with {status}")
     } else {
         let words = printable(&last.join("; "));
         format!("the script for durable jobs did not run there and ended with {status}: {words}")

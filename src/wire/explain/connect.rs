@@ -147,7 +147,7 @@ fn config(error: &ConfigError, message: String) -> Error {
 pub(super) fn host_key(error: &HostKeyError, message: String) -> Error {
     match error {
         HostKeyError::Unknown { host, .. } => {
-            let hint = "compare the fingerprint with the host's own, then accept it with `sshjobs trust HOST`";
+            let hint = format!("{COMPARE} `sshjobs trust HOST`");
             // It is listed under a port or an alias, which may have come from the command line.
             let with_options =
                 format!("{hint} (with the same -p, -J and -o; it is listed as {host})");
@@ -215,10 +215,17 @@ fn certificate(fault: &CertificateFault) -> (Code, &'static str) {
     }
 }
 
+/// What to do about a host key that is not listed.
+const COMPARE: &str = "compare the fingerprint with the host's own, then accept it with";
+
 /// Explains why a jump host can't be reached. Same codes as for a host, except for a changed key.
 fn jump_host(host: &str, mut error: Error) -> Error {
     if matches!(error.code, Code::HostKeyChanged | Code::HostKeyTypeChanged) {
         error.code = Code::JumpHostKeyChanged;
+    }
+    if error.code == Code::HostKeyUnknown {
+        // Options of the command line are for the host behind it.
+        error.hint = Hint::from(format!("{COMPARE} `sshjobs trust {host}`"));
     }
     // First, so that `Error::about` can't fill in the host behind the jump host.
     error.hint.replace("trust HOST", &format!("trust {host}"));
