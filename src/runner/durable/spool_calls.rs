@@ -124,14 +124,15 @@ async fn run_once(
         if let Some(answer) = printed.and_then(|printed| final_answer(&printed)) {
             return Ok(answer);
         }
-        // The input may have a password in it, which no other program may get.
-        if link.known_shell() == Some(LoginShell::Bare) {
-            return Ok(Answer::Unsupported(NO_SHELL.to_owned()));
-        }
         // Once more, in a channel of its own, whose stderr tells why. A call that is repeated has the effect of one.
     }
     let channel = link.open().await?.channel;
-    let input = input.expose_secret().to_vec().into();
+    let input = if link.known_shell() == Some(LoginShell::Bare) {
+        // It may have a password in it, which no other program may get. A start without an order does nothing.
+        SecretSlice::from(Vec::new())
+    } else {
+        input.expose_secret().to_vec().into()
+    };
     let printed = run_fed(channel, command, input, limit, has_answered).await?;
     Ok(final_answer(&printed.stdout)
         .unwrap_or_else(|| Answer::Unsupported(why_no_answer(&printed))))
