@@ -346,8 +346,6 @@ hosts! {
     sh_is_bash: "sh-is-bash" => ALL;
     sh_is_busybox: "sh-is-busybox" => ALL;
     sh_is_mksh: "sh-is-mksh" => ALL;
-    sh_is_yash: "sh-is-yash" => ALL;
-    sh_is_zsh: "sh-is-zsh" => ALL;
     a_signal_is_ignored_by_all: "term-ignored" => ALL;
     startup_files_print: "startup-prints" => ALL;
     startup_files_are_strict: "startup-strict" => ALL;

@@ -1241,7 +1241,7 @@ async fn a_server_logs_json_for_programs_that_collect_it() {
     let sshd = Sshd::start().await;
     let serve = [
         "--log",
-        "debug",
+        "info",
         "serve",
         "--http",
         "127.0.0.1:0",
@@ -1250,6 +1250,25 @@ async fn a_server_logs_json_for_programs_that_collect_it() {
     ];
     let mut server = command(&sshd, &serve).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let listening = lines.find(|line| line.contains("listening on")).unwrap();
+    let url = listening.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    // A token that is not known is logged.
+    let called = Command::new("curl")
+        .args([
+            "--silent",
+            "--max-time",
+            "20",
+            "--header",
+            "Authorization: Bearer unknown",
+        ])
+        .args([
+            "--data",
+            "{}",
+            &format!("{}/v1/jobs", url.trim_end_matches('/')),
+        ])
+        .stdout(Stdio::null())
+        .status();
+    assert!(called.unwrap().success());
     let line = lines.find(|line| line.starts_with('{'));
     server.kill().unwrap();
     server.wait().unwrap();
