@@ -71,7 +71,7 @@ pub enum Event {
         hash: String,
         /// Number of the files.
         files: u64,
-        /// A signature of this statement, so that a later checkpoint does not make somebody else's one true.
+        /// A signature of this statement: a later checkpoint would also cover a statement by another writer.
         signature: String,
     },
     /// Lines could not be written, and their calls were performed all the same: reads, ends of jobs, and every call with

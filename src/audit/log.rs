@@ -132,8 +132,8 @@ impl AuditLog {
         Ok(self.head)
     }
 
-    /// Deletes the oldest full files, up to the first that was written after `before`, and first says so in the log, in a line that
-    /// a checkpoint signs. So a check knows a pruned log from one whose beginning was removed. The file that is being written
+    /// Deletes the oldest full files, up to the first with a last line after `before`. First it records that in the log, in a
+    /// line with a signature of its own. So a check knows a pruned log from one whose beginning was removed. The file that is being written
     /// stays, however old it is.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //!
 //! An [`AuditLog`] appends to the file. Several processes may: each locks the file and reads the newest
 //! line first. A [`Recorder`] has a thread for it, so that no call waits for more than its own line.
-//! Old files are deleted by [`AuditLog::prune`] only, which first says so in a signed line.
+//! Only [`AuditLog::prune`] deletes old files. It first records that in a signed line.
 //! [`verify()`] reads a log, of any age, and says what is wrong with it.
 
 mod about_job;

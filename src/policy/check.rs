@@ -96,7 +96,7 @@ fn matches_any(pattern: &HostPattern, inventory: &Inventory) -> bool {
     names.any(|name| pattern.matches(&Machine::new([name], 22, []), Which::Used))
 }
 
-/// Users that a rule names by number. Accounts are compared by name, so such a rule is about nobody.
+/// Users that a rule names by number. Accounts are compared by name, so such a rule never matches.
 fn numbered_users(rule: &Rule) -> Vec<Warning> {
     let users = rule.users.iter().map(ToString::to_string);
     let numbers = users.filter(|user| user.chars().all(|c| c.is_ascii_digit()));

@@ -382,7 +382,7 @@ fn pruning_is_stated_in_the_log_and_a_further_loss_is_a_fault() {
     known.must_contain(pruned.last);
     let report = verify(&fixture.file(), Some(key), &known).unwrap();
     assert_eq!(messages(&report), [""; 0]);
-    // Somebody without the key states a deletion.
+    // With another key, the statement is not signed.
     let other = crate::audit::AuditKey::open(&fixture.directory.path().join("other")).unwrap();
     let report = verify(
         &fixture.file(),

@@ -51,7 +51,7 @@ pub enum AuditSubcommand {
     Show(AuditShowArgs),
     /// Show the checkpoints that a cluster keeps of its replicas' logs.
     Checkpoints(AuditCheckpointsArgs),
-    /// Delete old files of the log, with a signed line that says so.
+    /// Delete old files of the log, and record that in a signed line.
     Prune(AuditPruneArgs),
     /// Print the public key that checkpoints are checked with.
     Key(AuditKeyArgs),

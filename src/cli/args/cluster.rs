@@ -50,7 +50,7 @@ pub struct StoreArgs {
 /// Subcommands of `store`.
 #[derive(Debug, Subcommand)]
 pub enum StoreVerb {
-    /// Read everything in the state directory, and tell what is damaged.
+    /// Read everything in the state directory, and report damage.
     Check(StoreCheckArgs),
     /// Make records again that are damaged or missing.
     Repair(StoreRepairArgs),

@@ -134,7 +134,7 @@ fn enter() -> Result<DefaultTerminal, Error> {
 }
 
 fn leave() {
-    // A terminal that is gone has nothing to restore.
+    // Errors are dropped: the terminal may be gone.
     execute!(stdout(), DisableMouseCapture, Show).ok();
     ratatui::try_restore().ok();
 }

@@ -237,7 +237,7 @@ async fn on_pipes(
     Ok(Exit::signaled(number))
 }
 
-/// Ends the command, as the end of this program would, and shows what it prints meanwhile. Another signal ends the wait.
+/// Ends the command, as the end of this program would, and shows its output meanwhile. Another signal ends the wait.
 async fn end_and_show(job: &Control, session: &mut Session, signals: &mut Signals) {
     let ending = async {
         // A host that can't be reached gets another try when the program ends.
@@ -245,7 +245,7 @@ async fn end_and_show(job: &Control, session: &mut Session, signals: &mut Signal
         sleep(LAST_OUTPUT).await;
     };
     tokio::select! {
-        // An error of this program's output is of no interest any more: the exit status tells of the signal.
+        // An error of this program's output is dropped: the exit status shows the signal.
         _ = session.attend() => {}
         () = ending => {}
         _ = signals.next() => {}

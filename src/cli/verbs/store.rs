@@ -14,7 +14,7 @@ use crate::cli::{Exit, note};
 use crate::jobs::{self, StateCheck, back_up, check_state, repair_state, restore};
 use crate::wire::{Code, Error};
 
-/// Tells what is damaged in a state directory.
+/// Reports damage in a state directory.
 ///
 /// # Errors
 /// If it can't be read.
@@ -154,7 +154,7 @@ pub fn store_backup(state_dir: &Path, args: &StoreBackupArgs) -> Result<Exit, Er
 /// Makes a state directory from a copy.
 ///
 /// # Errors
-/// If the state directory is not empty or can't be written, or the file is no copy.
+/// If the state directory is not empty or can't be written, or the file is not a copy.
 pub fn store_restore(state_dir: &Path, args: &StoreRestoreArgs) -> Result<Exit, Error> {
     let archive: Box<dyn Read> = if args.file == Path::new(STANDARD) {
         Box::new(io::stdin().lock())

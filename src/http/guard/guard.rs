@@ -350,7 +350,7 @@ impl Guard {
         let Some(cookie) = self.cookie_of_own_page(request) else {
             return self.service_of(None, peer).await;
         };
-        // To read the logins is work, which somebody who makes up cookies must not get without a limit.
+        // Reading the logins is work. A client that makes up cookies gets a limited amount of it.
         if !self.logins.knows(&cookie) && !self.failures.note(peer) {
             return Err(reject::too_many_failures());
         }

@@ -96,7 +96,7 @@ impl Scrubbing {
         self.counted(scrubbed)
     }
 
-    /// Returns bytes that have been held back for [`PATIENCE`]: what waits for input may have printed them, such as a prompt.
+    /// Returns bytes that have been held back for [`PATIENCE`]: they may be a prompt.
     pub(in crate::job) fn release(&mut self, now: Instant) -> Scrubbed {
         let mut changes = Vec::new();
         for stream in Stream::ALL {

@@ -36,7 +36,7 @@ pub struct Wait {
     pub silence_from: SilenceFrom,
 }
 
-/// From when silence counts as the end of what a caller waits for.
+/// The moment from which silence counts as the end of an answer.
 #[derive(Clone, Debug, Default)]
 pub enum SilenceFrom {
     /// From the call, if nothing is new.

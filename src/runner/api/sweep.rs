@@ -1,5 +1,5 @@
 //! Enforces limits once a second and whenever output has grown: finished jobs, buffered output,
-//! idle connections. Frees output that the store has, and shows what a scrubber has held back for a second, too.
+//! idle connections. Frees output that the store has, and shows output that a scrubber has held back for a second, too.
 
 use std::sync::Arc;
 use std::time::Duration;

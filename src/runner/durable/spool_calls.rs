@@ -124,7 +124,7 @@ async fn run_once(
         if let Some(answer) = printed.and_then(|printed| final_answer(&printed)) {
             return Ok(answer);
         }
-        // Once more, in a channel of its own, whose stderr tells why. A call that is repeated has the effect of one.
+        // Once more, in a channel of its own, whose stderr has the reason. Each call may be repeated.
     }
     let channel = link.open().await?.channel;
     let input = if link.known_shell() == Some(LoginShell::Bare) {
