@@ -17,20 +17,20 @@ check: lint features  ## All checks that run no test
 
 lint:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
-	cargo clippy --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --locked $(TESTS_BY_NAME) -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --document-private-items
 
 # In a directory of its own, so that no other build waits for it in .ci/run.
 features: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/features
-features:  ## Compile the library without its default features
+features:  ## Compile the library without its default features, and the program without a cluster
 	cargo clippy --lib --no-default-features --locked -- -D warnings
-	cargo check --lib --no-default-features --features cli --locked
+	cargo check --no-default-features --features program --locked
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
 # By name: with `--tests`, cargo leaves out the targets below, which it does not test by default.
-OWN_TESTS = --lib --bins --test sshd
+OWN_TESTS = --workspace --lib --bins --test sshd --test stores
 # Tests that mount disks and make namespaces: only root can.
 ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines --test become --test hosts_as_they_are)
 
@@ -43,7 +43,7 @@ test:  ## Install OpenSSH if it is missing, then run all tests but those that ne
 	@fixtures/need $(PROGRAMS)
 	cargo build --locked --examples
 	cargo test --locked $(EACH_TEST) $(OWN_TESTS) $(ROOT_TESTS); tests=$$?; \
-		cargo test --locked --doc && exit $$tests
+		cargo test --locked --workspace --doc && exit $$tests
 
 test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", which is made if it is missing
 	@fixtures/need $(PROGRAMS) setpriv:util-linux useradd:passwd
@@ -68,8 +68,8 @@ WITH_REPLICAS = order::jobs_of_a_queue order::a_job_starts http:: files_http:: q
 
 test-cluster:  ## Run the tests of replicas over NATS, which is installed below target/
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
-	fixtures/nats/with-nats cargo test --locked --lib -- store:: --include-ignored
-	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --lib -- store:: --include-ignored
+	fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
+	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
 	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked $(EACH_TEST) --test cluster
 	SSHJOBS_TEST_REPLICAS=3 TEST_THREADS=3 fixtures/nats/with-nats \
 		cargo test --locked $(EACH_TEST) --test sshd -- $(WITH_REPLICAS)
@@ -87,10 +87,10 @@ soak:  ## Start twenty jobs a second through all faces, for two hours or SSHJOBS
 
 interleavings:  ## Run the threads that store a job's output, its recorder and its readers in 12,000 orders (shuttle)
 	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle \
-		cargo test --locked --no-default-features $(EACH_TEST) --lib interleavings
+		cargo test --locked --package sshjobs-core $(EACH_TEST) --lib interleavings
 
 simulation:  ## Simulate the runner with faults, from 100,000 seeds, for five minutes
-	SSHJOBS_SIMULATION_SEEDS=100000 TEST_SECONDS=3600 cargo test --locked $(EACH_TEST) --lib simulation
+	SSHJOBS_SIMULATION_SEEDS=100000 TEST_SECONDS=3600 cargo test --locked --package sshjobs-core $(EACH_TEST) --lib simulation
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
@@ -142,9 +142,9 @@ fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightl
 	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
 	fuzz/hunt $(SECONDS)
 
-mutants:  ## Break each expression of a ROOM (output, policy, job) in turn, and list the changes that no unit test notices
+mutants:  ## Break each expression of a crate in turn (ROOM=output, policy, job …), and list the changes that no unit test notices
 	fixtures/mutants $(ROOM)
 
-coverage:  ## Count how many lines of each folder of src/ the unit tests and those against sshd execute; needs LLVM's tools
+coverage:  ## Count how many lines of each crate the unit tests and those against sshd execute; needs LLVM's tools
 	@fixtures/need $(PROGRAMS) jq:jq
 	fixtures/coverage

@@ -27,9 +27,9 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
-use sshjobs::http::{Mount, Options, Server};
 use sshjobs::jobs::{Access, Config};
-use sshjobs::wire::Service;
+use sshjobs_http::{Mount, Options, Server};
+use sshjobs_wire::Service;
 use tokio_util::sync::CancellationToken;
 
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";

@@ -47,75 +47,14 @@
 //!
 //! # Further reading
 //!
-//! [`jobs`] is the library. [`wire`] has the same operations as a JSON contract for agents and
-//! scripts; the MCP server ([`mcp`]) and the command line ([`cli`]) are built on it. The default
-//! features `cli` and `mcp` add these; without them the library builds without clap and rmcp.
-//! CONTRIBUTING.md shows the folders as floors: imports point only downwards.
+//! [`jobs`] is the library. The program `sshjobs` stands on the same crates, which promise nothing
+//! to others; docs/architecture.md shows them. Its feature is `program`, a default: leave it out to
+//! build the library without clap, axum and rmcp.
 
-#[doc(hidden)]
-pub mod approval;
-#[doc(hidden)]
-pub mod audit;
-mod blocking;
-mod bounded_file;
-#[cfg(any(feature = "remote", feature = "http"))]
-mod dial;
-#[doc(hidden)]
-pub mod files;
-#[doc(hidden)]
-pub mod forward;
-#[doc(hidden)]
-pub mod hosts;
-#[doc(hidden)]
-pub mod job;
-pub mod jobs;
-mod lock;
-mod nearest;
-#[doc(hidden)]
-pub mod notify;
-#[doc(hidden)]
-pub mod output;
-#[doc(hidden)]
-pub mod policy;
-mod private_socket;
-#[doc(hidden)]
-pub mod runner;
-#[doc(hidden)]
-pub mod scrub;
-#[doc(hidden)]
-pub mod spool;
-#[doc(hidden)]
-pub mod ssh;
-#[doc(hidden)]
-pub mod store;
-mod sync;
-mod toml_text;
+pub use sshjobs_core::jobs;
+pub use sshjobs_job::quote;
 
-pub use job::quote;
-
-#[cfg(feature = "wire")]
-pub mod wire;
-
+#[cfg(feature = "program")]
+pub mod program;
 #[cfg(feature = "testing")]
 pub mod testing;
-
-#[cfg(feature = "tokens")]
-pub mod tokens;
-
-#[cfg(feature = "remote")]
-pub mod remote;
-
-#[cfg(feature = "cli")]
-pub mod cli;
-#[cfg(feature = "http")]
-pub mod http;
-#[cfg(feature = "mcp")]
-pub mod mcp;
-#[cfg(feature = "http")]
-#[doc(hidden)]
-pub mod oidc;
-#[cfg(all(feature = "cli", feature = "http", feature = "mcp"))]
-pub mod program;
-#[cfg(any(feature = "remote", feature = "http"))]
-#[doc(hidden)]
-pub mod webhook;

@@ -18,7 +18,7 @@ use sshjobs::jobs::{
     Job, Jobs, Outcome, Progress, PutOptions, RemotePath, Rights, Role, SecretSource, Signal,
     SignalReport, Stdin, Terminal,
 };
-use sshjobs::wire::{Code, Error};
+use sshjobs_wire::{Code, Error};
 use support::server::Server;
 use support::tmux::Tmux;
 use support::{HOST, McpClient, Namespace, Sshd, eventually};

@@ -7,7 +7,7 @@ use crate::support::{
     HOST, Target, canonical_loop, eventually, follow, is_dead, run, run_request, spawn,
 };
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{
+use sshjobs_wire::{
     Because, Code, Error, ForgetRequest, ForgetWhat, JobState, JobsRequest, RunRequest,
     SignalReply, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteReply, WriteRequest,
 };

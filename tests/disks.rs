@@ -12,7 +12,7 @@ use sshjobs::jobs::{
     Change, FileSource, HostPath, Limits, LocalFile, Progress, PutOptions, RemotePath, TreeOptions,
     Verified,
 };
-use sshjobs::wire::{
+use sshjobs_wire::{
     Code, DetailArg, EditArg, EndReason, JobState, JobsRequest, PutRequest, Service, TailRequest,
 };
 use support::disk::Disk;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually, stored_service};
 use serde_json::{Value, json};
 use sshjobs::jobs::{Access, Config, Limits};
-use sshjobs::wire::{
+use sshjobs_wire::{
     Code, ForgetRequest, JobState, JobsRequest, Service, SignalRequest, StreamArg, TailRequest,
     WriteRequest,
 };
@@ -312,7 +312,7 @@ async fn processes_of_a_job_without_a_supervisor_are_ended_when_it_is_forgotten(
     let pid = supervisor.split(' ').next().unwrap().parse().unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
     assert_eq!(canonical_loop(&service, &job).await.state(), JobState::Lost);
-    service.forget(sshjobs::wire::ForgetRequest::new(&job)).await.unwrap();
+    service.forget(sshjobs_wire::ForgetRequest::new(&job)).await.unwrap();
     eventually("its process is gone, and its spool", async || {
         let before = std::fs::read(&alive).unwrap();
         tokio::time::sleep(Duration::from_millis(400)).await;
@@ -367,9 +367,9 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     assert_eq!(said(), 1);
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(said(), 1);
-    let request = sshjobs::wire::ForgetRequest {
+    let request = sshjobs_wire::ForgetRequest {
         force: true,
-        ..sshjobs::wire::ForgetRequest::new(&idle)
+        ..sshjobs_wire::ForgetRequest::new(&idle)
     };
     service.forget(request).await.unwrap();
     service.shutdown().await;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use sshjobs::jobs::{
     Access, Answer, Config, HostSettings, Limits, Prompter, Question, SecretSource,
 };
-use sshjobs::wire::{
+use sshjobs_wire::{
     Code, DeliveredVia, Error, ForgetRequest, HostEntry, HostsRequest, JobState, RunReply,
     RunRequest, Service, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteRequest,
 };

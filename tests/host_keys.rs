@@ -8,10 +8,10 @@ use crate::support::{Sshd, keygen, run, ssh_keygen};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
-use sshjobs::ssh::{HostName, KnownHosts, Verdict};
-use sshjobs::wire::{Code, Error, HostsRequest};
+use sshjobs_ssh::{HostName, KnownHosts, Verdict};
+use sshjobs_wire::{Code, Error, HostsRequest};
 
-fn service(sshd: &Sshd) -> sshjobs::wire::Service {
+fn service(sshd: &Sshd) -> sshjobs_wire::Service {
     crate::support::service(&sshd.ssh_config(), Default::default())
 }
 

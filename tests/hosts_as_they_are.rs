@@ -16,7 +16,6 @@ use sshjobs::jobs::{
     Access, Config, Error, FileSource, GetOptions, HostPath, Jobs, Outcome, Progress, PutOptions,
     RemotePath, Signal, TreeOptions,
 };
-use sshjobs::wire;
 use support::{HOST, Namespace, Sshd, eventually};
 use tokio::time::timeout;
 
@@ -179,7 +178,7 @@ async fn check(name: &str, expected: Expected) {
         }
         Durable::RefusedBecause(words) => {
             let start = jobs.command(HOST, "true").durable(true).spawn();
-            let error = wire::Error::from(within("start", start).await.unwrap_err());
+            let error = sshjobs_wire::Error::from(within("start", start).await.unwrap_err());
             assert!(error.message.contains(words), "{error:?}");
         }
         Durable::NotTried => {}
@@ -208,7 +207,7 @@ async fn check_commands(jobs: &Jobs, commands: Commands) {
             assert_ne!(outcome.exit_status(), Some(0));
         }
         Commands::TakenAway => {
-            let error = wire::Error::from(ran.unwrap_err());
+            let error = sshjobs_wire::Error::from(ran.unwrap_err());
             assert!(error.message.contains("startup file"), "{error:?}");
         }
     }

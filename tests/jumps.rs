@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::support::{HOST, Sshd, canonical_loop, run, spawn};
 use sshjobs::jobs::{Access, Config, HostSettings};
-use sshjobs::wire::{Code, Error, HostsRequest, JobState, Service, SpawnRequest};
+use sshjobs_wire::{Code, Error, HostsRequest, JobState, Service, SpawnRequest};
 
 /// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its
 /// own: b0, b1 …
@@ -57,7 +57,7 @@ async fn a_host_is_reached_through_its_jump_host() {
     let job = spawn(&service, "echo before; sleep 1000").await;
     crate::support::eventually("it has begun", async || {
         service
-            .tail(sshjobs::wire::TailRequest::new(&job, 0, 100))
+            .tail(sshjobs_wire::TailRequest::new(&job, 0, 100))
             .await
             .unwrap()
             .total_lines

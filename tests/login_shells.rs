@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::command::{sshjobs, told};
 use crate::support::login_shell::{sshd_with_login_shell, starts};
 use crate::support::{HOST, Sshd, canonical_loop, durable, eventually, run_request};
-use sshjobs::wire::{Code, HostsRequest, SignalRequest, SpawnRequest, TailRequest};
+use sshjobs_wire::{Code, HostsRequest, SignalRequest, SpawnRequest, TailRequest};
 use tokio::time::sleep;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{
+use sshjobs_wire::{
     Code, DeliveredVia, JobState, Service, SignalReply, SignalRequest, TailRequest,
 };
 use support::{Sshd, canonical_loop, eventually, service, spawn};
@@ -156,7 +156,7 @@ async fn signal(
     service: &Service,
     job: &str,
     signal: &str,
-) -> Result<SignalReply, sshjobs::wire::Error> {
+) -> Result<SignalReply, sshjobs_wire::Error> {
     let request = SignalRequest {
         signal: Some(signal.to_owned()),
         ..SignalRequest::new(job)

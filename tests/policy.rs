@@ -12,7 +12,7 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 use sshjobs::jobs::{Access, Error, Jobs};
-use sshjobs::policy::quote_for_any_shell;
+use sshjobs_policy::quote_for_any_shell;
 
 /// Names of one sshd, with the tag of each.
 const HOSTS: [(&str, &str); 2] = [("app1", "staging"), ("other1", "prod")];

@@ -146,7 +146,7 @@ async fn the_page_of_the_api_is_what_the_server_describes() {
 
 #[test]
 fn the_page_of_the_codes_has_every_code() {
-    let schema = serde_json::to_value(schemars::schema_for!(sshjobs::wire::Code)).unwrap();
+    let schema = serde_json::to_value(schemars::schema_for!(sshjobs_wire::Code)).unwrap();
     let mut page = begin("Error codes");
     page += "\nEvery error has a stable `code`, a `message` that says what failed, a `hint` that says what to do next, and `retryable`: whether \
              the same call may succeed later. Messages and hints may change between versions; codes do not.\n\n| code | meaning |\n|---|---|\n";

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::support::tmux::Tmux;
 use crate::support::{HOST, Sshd, Target, durable, eventually, stored_service};
 use sshjobs::jobs::Limits;
-use sshjobs::output::{TerminalScreen, TerminalSize};
-use sshjobs::wire::{
+use sshjobs_output::{TerminalScreen, TerminalSize};
+use sshjobs_wire::{
     Because, Code, JobState, ReadRequest, Screen, SpawnRequest, TailReply, TailRequest, UnitArg,
     WaitMode, WaitRequest, WriteRequest, WriteUnit,
 };
@@ -101,7 +101,7 @@ impl Driven {
             mode: WaitMode::All,
             wait_ms: Some(50_000),
             last_lines: 0,
-            last_lines_of: sshjobs::wire::LastLinesOf::Failed,
+            last_lines_of: sshjobs_wire::LastLinesOf::Failed,
         };
         let reply = self.target.service.wait(request).await.unwrap();
         reply.jobs[0].standing.state
@@ -379,7 +379,7 @@ async fn another_process_sees_and_resizes_the_screen_of_a_durable_job() {
     let job = first.spawn(request).await.unwrap().job_id;
 
     let second = start();
-    let screen = async |service: &sshjobs::wire::Service| {
+    let screen = async |service: &sshjobs_wire::Service| {
         let request = ReadRequest {
             unit: UnitArg::Screen,
             ..ReadRequest::new(&job)
@@ -419,7 +419,7 @@ async fn another_process_sees_and_resizes_the_screen_of_a_durable_job() {
         screen(&third).await.rows.unwrap().contains(&"40 90".to_owned())
     })
     .await;
-    let mut end = sshjobs::wire::SignalRequest::new(&job);
+    let mut end = sshjobs_wire::SignalRequest::new(&job);
     end.signal = Some("KILL".to_owned());
     third.signal(end).await.unwrap();
     third.shutdown().await;
@@ -436,7 +436,7 @@ async fn a_list_shows_which_job_waits_for_input() {
         .await
         .unwrap();
     eventually("only the one that asks is marked", async || {
-        let jobs = target.service.jobs(sshjobs::wire::JobsRequest::default()).await.unwrap().jobs;
+        let jobs = target.service.jobs(sshjobs_wire::JobsRequest::default()).await.unwrap().jobs;
         let waits = |id: &str| jobs.iter().any(|job| job.job_id == id && job.awaiting_input);
         waits(&asking.job) && !waits(&silent.job_id)
     })

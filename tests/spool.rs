@@ -22,7 +22,7 @@ impl Host {
             .unwrap();
         std::fs::write(
             directory.path().join("spool/script"),
-            include_str!("../src/spool/spool.sh"),
+            include_str!("../crates/job/src/spool/spool.sh"),
         )
         .unwrap();
         Self(directory)
@@ -217,7 +217,7 @@ impl Host {
     /// jobs in `lines`.
     fn follow(&self, kind: Kind, follower: &str, lines: &str) -> Running {
         let perl_file = self.path("spool/script.pl");
-        std::fs::write(perl_file, include_str!("../src/spool/follow.pl")).unwrap();
+        std::fs::write(perl_file, include_str!("../crates/job/src/spool/follow.pl")).unwrap();
         let no_perl = match kind {
             Kind::Perl => "",
             Kind::Shell => "1",
@@ -514,7 +514,7 @@ async fn every_shell_that_is_sh_on_some_host_runs_and_measures_a_job() {
         let wrapper = host.path("sh");
         std::fs::write(&wrapper, format!("#!/bin/sh\nexec {shell} \"$@\"\n")).unwrap();
         std::fs::set_permissions(&wrapper, PermissionsExt::from_mode(0o755)).unwrap();
-        let script = include_str!("../src/spool/spool.sh");
+        let script = include_str!("../crates/job/src/spool/spool.sh");
         let script = script.replace("/bin/sh", wrapper.to_str().unwrap());
         std::fs::write(host.path("spool/script"), script).unwrap();
 

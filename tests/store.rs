@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn, stored_service};
 use serde_json::{Value, json};
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{
+use sshjobs_wire::{
     Code, CommandRequest, Format, JobState, JobsRequest, KeepArg, ReadRequest, SearchRequest,
     Service, SpawnRequest, StreamArg, TailRequest, UnitArg,
 };
@@ -128,7 +128,7 @@ async fn a_finished_job_is_there_after_a_restart() {
         ),
         (1, job.as_str(), 5714)
     );
-    second.forget(sshjobs::wire::ForgetRequest::new(&job)).await.unwrap();
+    second.forget(sshjobs_wire::ForgetRequest::new(&job)).await.unwrap();
     assert_eq!(second.jobs(JobsRequest::default()).await.unwrap().total, 0);
     second.shutdown().await;
     drop(second);
@@ -210,7 +210,7 @@ async fn another_process_reads_a_running_job_within_moments_and_may_signal_it_an
         "{:?}",
         tail.1 - written
     );
-    let mut write = sshjobs::wire::WriteRequest::new(&job);
+    let mut write = sshjobs_wire::WriteRequest::new(&job);
     write.data = Some("three\n".into());
     assert_eq!(other.write(write).await.unwrap().bytes_written, 6);
     let tail = other.tail(TailRequest::new(&job, 2, 10_000)).await.unwrap();
@@ -218,7 +218,7 @@ async fn another_process_reads_a_running_job_within_moments_and_may_signal_it_an
     eventually(
         "its machine and process group are known to others",
         async || {
-            let mut signal = sshjobs::wire::SignalRequest::new(&job);
+            let mut signal = sshjobs_wire::SignalRequest::new(&job);
             signal.signal = Some("KILL".into());
             other.signal(signal).await.is_ok_and(|reply| crate::support::is_dead(&reply))
         },
@@ -307,10 +307,10 @@ async fn deleted_output_stays_deleted_after_a_restart() {
     let first = Arc::new(service(&sshd, &state));
     let job = spawn(&first, TWO_STREAMS).await;
     canonical_loop(&first, &job).await;
-    let request = sshjobs::wire::ForgetRequest {
-        what: sshjobs::wire::ForgetWhat::Output,
+    let request = sshjobs_wire::ForgetRequest {
+        what: sshjobs_wire::ForgetWhat::Output,
         stream: StreamArg::Stdout,
-        ..sshjobs::wire::ForgetRequest::new(&job)
+        ..sshjobs_wire::ForgetRequest::new(&job)
     };
     assert_eq!(first.forget(request).await.unwrap().forgotten_lines, 5000);
     let story = canonical_loop(&first, &job).await;
@@ -665,10 +665,10 @@ async fn another_process_resizes_and_ends_the_stdin_of_an_attached_job() {
     };
     other.tail(ready).await.unwrap();
 
-    let mut write = sshjobs::wire::WriteRequest::new(&job);
+    let mut write = sshjobs_wire::WriteRequest::new(&job);
     (write.cols, write.rows, write.data) = (Some(100), Some(40), Some("go\n".into()));
     other.write(write).await.unwrap();
-    let mut close = sshjobs::wire::WriteRequest::new(&job);
+    let mut close = sshjobs_wire::WriteRequest::new(&job);
     close.close_after = true;
     other.write(close).await.unwrap();
 

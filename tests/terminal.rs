@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{HOST, Sshd, Target, canonical_loop};
-use sshjobs::wire::{
+use sshjobs_wire::{
     Because, Code, Error, JobState, ReadRequest, SpawnRequest, TailReply, TailRequest, WriteReply,
     WriteRequest,
 };

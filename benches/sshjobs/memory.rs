@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{JobState, JobsRequest, SpawnRequest};
+use sshjobs_wire::{JobState, JobsRequest, SpawnRequest};
 
 use crate::peers::{one_job, service};
 use crate::report::Report;

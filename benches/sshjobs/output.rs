@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{ForgetRequest, Service, SignalRequest, SpawnRequest, TailRequest};
+use sshjobs_wire::{ForgetRequest, Service, SignalRequest, SpawnRequest, TailRequest};
 use tokio::task::JoinSet;
 
 use crate::peers::{bare_connection, bare_job, service, ssh};

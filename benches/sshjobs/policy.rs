@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use sshjobs::jobs::{Access, Config, Jobs, PolicyConfig};
-use sshjobs::policy::{
+use sshjobs_policy::{
     Claims, CommandSource, Decision, Endpoint, Identity, Machine, Policy, Request, Role, Verb,
     WeekMinute,
 };

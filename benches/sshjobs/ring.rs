@@ -2,9 +2,7 @@
 
 use std::hint::black_box;
 
-use sshjobs::output::{
-    LineNo, Page, PageQuery, Render, Ring, RingLimits, Selection, Stream, clean,
-};
+use sshjobs_output::{LineNo, Page, PageQuery, Render, Ring, RingLimits, Selection, Stream, clean};
 
 use crate::report::{Report, micros, ratio, time_per_call};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{RunRequest, Service, SpawnRequest};
+use sshjobs_wire::{RunRequest, Service, SpawnRequest};
 use tokio::task::JoinSet;
 
 use crate::distance;

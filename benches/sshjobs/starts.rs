@@ -9,7 +9,7 @@ use crate::peers::{bare_connection, bare_job, one_job};
 use crate::report::{Curve, Line, Report, cpu_seconds, median};
 use crate::support::{HOST, Sshd};
 use sshjobs::jobs::{Access, Config, Limits};
-use sshjobs::wire::{JobsRequest, RunRequest, Service, SpawnRequest};
+use sshjobs_wire::{JobsRequest, RunRequest, Service, SpawnRequest};
 use tokio::task::JoinSet;
 
 /// Short jobs, and how many of them run at the same time.

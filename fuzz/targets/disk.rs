@@ -1,6 +1,6 @@
 //! Files of the store.
 
-use sshjobs::store::{Parsed, Seal, parse};
+use sshjobs_store::{Parsed, Seal, parse};
 
 /// Frames of stored output.
 pub fn stored_frames(bytes: &[u8]) {

@@ -1,12 +1,12 @@
 //! What hosts send: answers of scripts, frames, packets.
 
 use bytes::Bytes;
-use sshjobs::files::sftp;
-use sshjobs::job::{
+use sshjobs_core::files::sftp;
+use sshjobs_job::spool::{Answer, Frames as SpoolFrames, SpoolFrame};
+use sshjobs_job::{
     Announcements, AwaitsStdin, ControlLine, Greeting, KillReport, MachineId, Nonce, PostMortem,
     Processes,
 };
-use sshjobs::spool::{Answer, Frames as SpoolFrames, SpoolFrame};
 
 /// Frames of the program that follows durable jobs on a host.
 pub fn follower(bytes: &[u8]) {

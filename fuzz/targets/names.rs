@@ -1,10 +1,10 @@
 //! Short texts that people write: hosts, addresses, digests.
 
-use sshjobs::audit::Head;
-use sshjobs::files::Digest;
-use sshjobs::job::{fold, unfold, words};
-use sshjobs::remote::ServerAddress;
-use sshjobs::ssh::{Destination, Endpoint, matches};
+use sshjobs_core::files::Digest;
+use sshjobs_job::{fold, unfold, words};
+use sshjobs_policy::audit::Head;
+use sshjobs_ssh::{Destination, Endpoint, matches};
+use sshjobs_wire::remote::ServerAddress;
 
 /// Ends of streams, digests, heads of logs and ranges of hosts that are accepted mean the same when
 /// they are written again.

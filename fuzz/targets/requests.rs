@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use sshjobs::jobs::{Access, Config};
-use sshjobs::wire::{
+use sshjobs_core::jobs::{Access, Config};
+use sshjobs_wire::{
     ForgetRequest, HostsRequest, JobsRequest, ReadRequest, Request, RunRequest, SearchRequest,
     Service, SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
 };
@@ -47,9 +47,9 @@ async fn call_everything(bytes: &[u8]) {
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
         Config::parse(Path::new("config.toml"), text).ok();
-        text.parse::<sshjobs::job::Signal>().ok();
+        text.parse::<sshjobs_job::Signal>().ok();
         assert!(
-            sshjobs::job::key_bytes(text, b'\n', Default::default())
+            sshjobs_job::key_bytes(text, b'\n', Default::default())
                 .is_none_or(|keys| keys.len() <= 8)
         );
     }

@@ -1,6 +1,6 @@
 //! Lines and screens of a job's output.
 
-use sshjobs::output::{
+use sshjobs_output::{
     Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, ScreenView, Selection, Stream,
     TerminalFilter, TerminalScreen, TerminalSize, Unit, clean, render,
 };

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use sshjobs::policy::{
+use sshjobs_output::scrub::{HiddenSecret, Scrubber};
+use sshjobs_policy::{
     CommandSource, Endpoint, Identity, Machine, Policy, Request, Role, Verb, WeekMinute,
 };
-use sshjobs::scrub::{HiddenSecret, Scrubber};
-use sshjobs::ssh::{HostName, KnownHosts, Verdict};
+use sshjobs_ssh::{HostName, KnownHosts, Verdict};
 
 /// Files of known host keys.
 pub fn known_hosts(bytes: &[u8]) {

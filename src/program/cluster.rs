@@ -1,8 +1,8 @@
 //! The cluster that the command line or the configuration names, and the tokens of a server.
 
-use crate::jobs::{Cluster, ClusterConfig, Config};
-use crate::tokens::Tokens;
-use crate::wire::{Code, Error};
+use sshjobs_core::jobs::{Cluster, ClusterConfig, Config};
+use sshjobs_wire::tokens::Tokens;
+use sshjobs_wire::{Code, Error};
 
 /// Connects to the cluster that the option or the configuration names, if there is one.
 pub(super) async fn cluster(
@@ -52,8 +52,9 @@ pub(super) fn require(cluster: Option<Cluster>) -> Result<Cluster, Error> {
 pub(super) async fn tokens(config: &Config, cluster: Option<&Cluster>) -> Result<Tokens, Error> {
     if let Some(cluster) = cluster.cloned() {
         let text = tokio::task::spawn_blocking(move || cluster.tokens()).await;
-        let text =
-            text.expect("reading tokens does not panic").map_err(crate::jobs::Error::from)?;
+        let text = text
+            .expect("reading tokens does not panic")
+            .map_err(sshjobs_core::jobs::Error::from)?;
         return Ok(Tokens::of_cluster(text));
     }
     match config.state_dir() {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::cli::{Cli, HostsArgs, HostsVerb, Override, Overrides, Verb};
-use crate::jobs::{Config, ConfigFileError};
-use crate::wire::{Code, Error};
+use sshjobs_cli::{Cli, HostsArgs, HostsVerb, Override, Overrides, Verb};
+use sshjobs_core::jobs::{Config, ConfigFileError};
+use sshjobs_wire::{Code, Error};
 
 /// Reads the configuration file, and applies the options that override it.
 ///

@@ -1,4 +1,4 @@
-//! Floor 8: the program `sshjobs`, which combines the faces.
+//! The program `sshjobs`, which combines the faces.
 
 mod cluster;
 mod configuration;

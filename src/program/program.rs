@@ -18,30 +18,30 @@ use super::serve::{serve_http, serve_stdio};
 use super::service::{
     api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_options,
 };
-use crate::cli::{
+use sshjobs_cli::{
     self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogFormat, LogLevel, StoreVerb, Verb,
 };
-use crate::jobs::Config;
-use crate::remote::Client;
-use crate::wire::{Code, Error};
+use sshjobs_core::jobs::Config;
+use sshjobs_wire::remote::Client;
+use sshjobs_wire::{Code, Error};
 
 /// Runs the program to its end. It is part of the library and not of `main.rs`, so that async code
 /// is compiled only once.
 pub fn main() -> ExitCode {
-    if let Some(exit) = cli::answer_version() {
+    if let Some(exit) = sshjobs_cli::answer_version() {
         return exit.into();
     }
-    cli::answer_shell();
-    let cli = match cli::parse() {
+    sshjobs_cli::answer_shell();
+    let cli = match sshjobs_cli::parse() {
         Ok(cli) => cli,
         Err(error) => {
-            cli::report(&error);
+            sshjobs_cli::report(&error);
             return Exit::USAGE.into();
         }
     };
     let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
     if cli.verb.ssh().is_some_and(|ssh| ssh.quiet) {
-        cli::be_quiet();
+        sshjobs_cli::be_quiet();
     }
     let log = if has_screen {
         LogLevel::Off
@@ -67,7 +67,7 @@ pub fn main() -> ExitCode {
             run(cli, config).into()
         }
         Err(error) => {
-            cli::report(&error);
+            sshjobs_cli::report(&error);
             Exit::USAGE.into()
         }
     }
@@ -99,7 +99,7 @@ fn run(cli: Cli, config: Config) -> Exit {
     let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            cli::report(&Error::new(
+            sshjobs_cli::report(&Error::new(
                 Code::Io,
                 format!("the runtime can't start: {error}"),
                 "check the process limits",
@@ -108,11 +108,11 @@ fn run(cli: Cli, config: Config) -> Exit {
         }
     };
     let exit = runtime.block_on(async {
-        cli::survive_file_size_limit();
+        sshjobs_cli::survive_file_size_limit();
         match perform(cli, config).await {
             Ok(exit) => exit,
             Err(error) => {
-                cli::report(&error);
+                sshjobs_cli::report(&error);
                 Exit::of_error(&error)
             }
         }
@@ -147,8 +147,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
     // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
     // add none.
     Ok(match verb {
-        Verb::Run(args) => cli::run(&api_with_ssh(server, config, &args.ssh)?, args).await,
-        Verb::Spawn(args) => cli::spawn(&api_with_ssh(server, config, &args.ssh)?, args).await,
+        Verb::Run(args) => sshjobs_cli::run(&api_with_ssh(server, config, &args.ssh)?, args).await,
+        Verb::Spawn(args) => {
+            sshjobs_cli::spawn(&api_with_ssh(server, config, &args.ssh)?, args).await
+        }
         Verb::Hosts(HostsArgs {
             verb: Some(HostsVerb::Add(args)),
             ..
@@ -156,9 +158,11 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             if server.is_some() {
                 return Err(not_with_server("hosts add"));
             }
-            cli::add_host(file, &args)?
+            sshjobs_cli::add_host(file, &args)?
         }
-        Verb::Hosts(args) => cli::hosts(&api_with_ssh(server, config, &args.ssh)?, args).await,
+        Verb::Hosts(args) => {
+            sshjobs_cli::hosts(&api_with_ssh(server, config, &args.ssh)?, args).await
+        }
         Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
             return Err(Error::invalid(
                 "put, get, edit and forward don't work with --server",
@@ -167,60 +171,60 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         }
         Verb::Put(args) => {
             let config = with_options(config, &args.ssh);
-            cli::put(&for_a_person(config), args).await
+            sshjobs_cli::put(&for_a_person(config), args).await
         }
         Verb::Get(args) => {
             let config = with_options(config, &args.ssh);
-            cli::get(&for_a_person(config), args).await
+            sshjobs_cli::get(&for_a_person(config), args).await
         }
         Verb::Edit(args) => {
             let config = with_options(config, &args.ssh);
-            cli::edit(&for_a_person(config), args).await
+            sshjobs_cli::edit(&for_a_person(config), args).await
         }
         Verb::Forward(args) => {
             let config = with_options(config, &args.ssh);
-            cli::forward(&for_a_person(config), args).await
+            sshjobs_cli::forward(&for_a_person(config), args).await
         }
-        Verb::Approvals(args) => cli::approvals(&api(server, config), args).await,
-        Verb::Approve(args) => cli::approve(&api(server, config), args).await,
-        Verb::Deny(args) => cli::deny(&api(server, config), args).await,
-        Verb::Tail(args) => cli::tail(&api(server, config), args).await,
-        Verb::Log(args) => cli::log(&api(server, config), args).await,
-        Verb::Read(args) => cli::read(&api(server, config), args).await,
-        Verb::Export(args) => cli::export(&api(server, config), args).await,
-        Verb::Inspect(args) => cli::inspect(&api(server, config), args).await,
-        Verb::Screen(args) => cli::screen(&api(server, config), args).await,
-        Verb::Attach(args) => cli::attach(&api(server, config), args).await,
-        Verb::Search(args) => cli::search(&api(server, config), args).await,
-        Verb::Write(args) => cli::write(&api(server, config), args).await,
-        Verb::Signal(args) => cli::signal(&api(server, config), args).await,
-        Verb::Wait(args) => cli::wait(&api(server, config), args).await,
+        Verb::Approvals(args) => sshjobs_cli::approvals(&api(server, config), args).await,
+        Verb::Approve(args) => sshjobs_cli::approve(&api(server, config), args).await,
+        Verb::Deny(args) => sshjobs_cli::deny(&api(server, config), args).await,
+        Verb::Tail(args) => sshjobs_cli::tail(&api(server, config), args).await,
+        Verb::Log(args) => sshjobs_cli::log(&api(server, config), args).await,
+        Verb::Read(args) => sshjobs_cli::read(&api(server, config), args).await,
+        Verb::Export(args) => sshjobs_cli::export(&api(server, config), args).await,
+        Verb::Inspect(args) => sshjobs_cli::inspect(&api(server, config), args).await,
+        Verb::Screen(args) => sshjobs_cli::screen(&api(server, config), args).await,
+        Verb::Attach(args) => sshjobs_cli::attach(&api(server, config), args).await,
+        Verb::Search(args) => sshjobs_cli::search(&api(server, config), args).await,
+        Verb::Write(args) => sshjobs_cli::write(&api(server, config), args).await,
+        Verb::Signal(args) => sshjobs_cli::signal(&api(server, config), args).await,
+        Verb::Wait(args) => sshjobs_cli::wait(&api(server, config), args).await,
         // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
-        Verb::Jobs(args) => cli::jobs(&on_a_screen(server, config), args).await,
-        Verb::Top(_) => cli::top(&on_a_screen(server, config)).await,
-        Verb::Forget(args) => cli::forget(&api(server, config), args).await,
-        Verb::Ping(args) => cli::ping(&api(server, config), args).await,
-        Verb::Completions(args) => cli::completions(&args),
-        Verb::Man(args) => cli::man(&args),
-        Verb::Help(args) => cli::help(&args),
-        Verb::Mcp(args) => cli::mcp(&args)?,
+        Verb::Jobs(args) => sshjobs_cli::jobs(&on_a_screen(server, config), args).await,
+        Verb::Top(_) => sshjobs_cli::top(&on_a_screen(server, config)).await,
+        Verb::Forget(args) => sshjobs_cli::forget(&api(server, config), args).await,
+        Verb::Ping(args) => sshjobs_cli::ping(&api(server, config), args).await,
+        Verb::Completions(args) => sshjobs_cli::completions(&args),
+        Verb::Man(args) => sshjobs_cli::man(&args),
+        Verb::Help(args) => sshjobs_cli::help(&args),
+        Verb::Mcp(args) => sshjobs_cli::mcp(&args)?,
         Verb::Init(args) => {
             let service = of_a_person(config, None);
-            cli::init(service.library(), file, &args).await?
+            sshjobs_cli::init(service.library(), file, &args).await?
         }
-        Verb::Config(args) => cli::config(&config, &overrides, &args),
-        Verb::Demo(args) => cli::demo(args).await,
+        Verb::Config(args) => sshjobs_cli::config(&config, &overrides, &args),
+        Verb::Demo(args) => sshjobs_cli::demo(args).await,
         Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
             Box::pin(serve_http(config, args)).await
         }
         Verb::Serve(args) => Box::pin(serve_stdio(config, &args)).await,
         Verb::Token(args) => {
             let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
-            cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
+            sshjobs_cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
         }
         Verb::Policy(args) => {
             let service = of_a_person(config, None);
-            cli::policy(service.library(), args).await?
+            sshjobs_cli::policy(service.library(), args).await?
         }
         Verb::Audit(args) => {
             let cluster = if args.needs_cluster() {
@@ -229,30 +233,30 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
                 None
             };
             let service = of_a_person(config, None);
-            cli::audit(service.library(), cluster.as_ref(), args).await?
+            sshjobs_cli::audit(service.library(), cluster.as_ref(), args).await?
         }
         Verb::Cluster(args) => {
             let ClusterVerb::Status(args) = args.verb;
             let cluster = require(cluster(&config, args.cluster.nats.as_ref()).await?)?;
-            cli::cluster_status(&cluster.status().await?, &args)
+            sshjobs_cli::cluster_status(&cluster.status().await?, &args)
         }
         Verb::Store(args) => {
             let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
             match args.verb {
-                StoreVerb::Check(args) => cli::store_check(&state_dir, &args)?,
-                StoreVerb::Repair(args) => cli::store_repair(&state_dir, &args)?,
-                StoreVerb::Backup(args) => cli::store_backup(&state_dir, &args)?,
-                StoreVerb::Restore(args) => cli::store_restore(&state_dir, &args)?,
+                StoreVerb::Check(args) => sshjobs_cli::store_check(&state_dir, &args)?,
+                StoreVerb::Repair(args) => sshjobs_cli::store_repair(&state_dir, &args)?,
+                StoreVerb::Backup(args) => sshjobs_cli::store_backup(&state_dir, &args)?,
+                StoreVerb::Restore(args) => sshjobs_cli::store_restore(&state_dir, &args)?,
                 StoreVerb::Copy(args) => {
                     let cluster = require(cluster(&config, args.to.as_ref()).await?)?;
                     let tokens = tokens(&config, Some(&cluster)).await?;
-                    cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
+                    sshjobs_cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
                 }
             }
         }
         Verb::Trust(args) => {
             let config = with_options(config, &args.ssh);
-            cli::trust(for_a_person(config).library(), args).await
+            sshjobs_cli::trust(for_a_person(config).library(), args).await
         }
     })
 }

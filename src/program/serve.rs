@@ -7,16 +7,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::{cluster_when_there, tokens};
 use super::service::{send_notifications, while_notifying};
-use crate::cli::{self, Exit, ServeArgs};
-use crate::jobs::{Access, Caller, Cluster, Config, Jobs, Prompter, Rights, Role, chain};
-use crate::tokens::Tokens;
-use crate::wire::{Code, Error, Service};
-use crate::{http, mcp};
+use sshjobs_cli::{Exit, ServeArgs};
+use sshjobs_core::jobs::{Access, Caller, Cluster, Config, Jobs, Prompter, Rights, Role, chain};
+use sshjobs_wire::tokens::Tokens;
+use sshjobs_wire::{Code, Error, Service};
 
 /// Serves one MCP client on stdin and stdout, until it closes stdin.
 pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
     if io::stdin().is_terminal() {
-        cli::note(
+        sshjobs_cli::note(
             "this is the MCP server, which speaks JSON-RPC on stdin and stdout. Start it from an MCP client; \
              `sshjobs serve --help` says how. Ctrl-D ends it.",
         );
@@ -24,10 +23,10 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
     if args.cluster.nats.is_some() {
         let hint =
             "add --http ADDRESS:PORT; a server on stdin and stdout has the jobs of this machine";
-        cli::report(&Error::invalid("a replica of a cluster serves HTTP", hint));
+        sshjobs_cli::report(&Error::invalid("a replica of a cluster serves HTTP", hint));
         return Exit::USAGE;
     }
-    let elicitor = Arc::new(mcp::Elicitor::new());
+    let elicitor = Arc::new(sshjobs_mcp::Elicitor::new());
     let service = Service::asking(
         config,
         Access::Listed,
@@ -35,7 +34,7 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
     );
     send_notifications(&service);
     if let Err(error) = require_policy(&service).await {
-        cli::report(&error);
+        sshjobs_cli::report(&error);
         return Exit::USAGE;
     }
     let most = if args.read_only {
@@ -47,10 +46,10 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
     // The client runs on this machine, as its user.
     let service = service.offering_local_files();
     let jobs = service.library().clone();
-    match while_notifying(&jobs, mcp::serve_stdio(service, elicitor)).await {
+    match while_notifying(&jobs, sshjobs_mcp::serve_stdio(service, elicitor)).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
-            cli::report(&Error::new(
+            sshjobs_cli::report(&Error::new(
                 Code::Io,
                 error.to_string(),
                 "start it from an MCP client",
@@ -64,7 +63,7 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
 async fn prepared(
     config: &Config,
     args: ServeArgs,
-) -> Result<(Option<Cluster>, http::Options), Error> {
+) -> Result<(Option<Cluster>, sshjobs_http::Options), Error> {
     let cluster = cluster_when_there(config, args.cluster.nats.as_ref()).await?;
     let tokens = if args.no_auth {
         None
@@ -74,9 +73,9 @@ async fn prepared(
     let oidc = if args.no_auth {
         None
     } else {
-        http::Oidc::new(&config.oidc)
+        sshjobs_http::Oidc::new(&config.oidc)
     };
-    let options = http::Options {
+    let options = sshjobs_http::Options {
         oidc,
         ..options(args, tokens)?
     };
@@ -91,7 +90,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
     let (cluster, mut options) = match prepared(&config, args).await {
         Ok(prepared) => prepared,
         Err(error) => {
-            cli::report(&error);
+            sshjobs_cli::report(&error);
             return Exit::USAGE;
         }
     };
@@ -99,11 +98,13 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
     let closing = CancellationToken::new();
     let served = async {
         // First, so that a signal that arrives while the server starts also shuts it down cleanly.
-        let signals = cli::ServerSignals::catch()?;
-        let elicitors = mcp::Elicitors::default();
-        let prompters = http::ClusterPrompters::new(elicitors.prompters());
+        let signals = sshjobs_cli::ServerSignals::catch()?;
+        let elicitors = sshjobs_mcp::Elicitors::default();
+        let prompters = sshjobs_http::ClusterPrompters::new(elicitors.prompters());
         options.prompters = Some(prompters.clone());
-        let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
+        let server = sshjobs_http::Server::bind(options)
+            .await
+            .map_err(|error| cannot_serve(&error))?;
         let service = match cluster {
             None => Service::asking_callers(config, Access::Listed, elicitors.prompters()),
             Some(cluster) => {
@@ -134,13 +135,13 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
                 certificate.reload().await;
             }
         });
-        cli::note(&format!("listening on {}", server.addresses()));
-        let mcp = mcp::OverHttp::new(closing.clone(), elicitors.clone());
-        let mcp = http::Mount::new("/mcp", move |request| {
+        sshjobs_cli::note(&format!("listening on {}", server.addresses()));
+        let mcp = sshjobs_mcp::OverHttp::new(closing.clone(), elicitors.clone());
+        let mcp = sshjobs_http::Mount::new("/mcp", move |request| {
             let mcp = mcp.clone();
             async move { mcp.answer(request).await }
         });
-        let answers = http::Mount::new(mcp::AnswerDesk::PATH, move |request| {
+        let answers = sshjobs_http::Mount::new(sshjobs_mcp::AnswerDesk::PATH, move |request| {
             let desk = elicitors.desk();
             async move { desk.answer(request).await }
         });
@@ -152,7 +153,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
     match served.await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
-            cli::report(&error);
+            sshjobs_cli::report(&error);
             Exit::of_error(&error)
         }
     }
@@ -187,7 +188,7 @@ async fn require_policy(service: &Service) -> Result<bool, Error> {
 }
 
 /// The options of the HTTP server. Refuses to be open to a network without tokens.
-fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Error> {
+fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<sshjobs_http::Options, Error> {
     let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
     if args.no_auth && is_exposed {
         let hint =
@@ -198,7 +199,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
         ));
     }
     if is_exposed && args.tls_cert.is_none() {
-        cli::note(
+        sshjobs_cli::note(
             "without --tls-cert tokens cross the network unencrypted; use it, or a \
              proxy that speaks TLS",
         );
@@ -208,7 +209,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
     } else {
         Role::Admin
     };
-    Ok(http::Options {
+    Ok(sshjobs_http::Options {
         address: args.http,
         socket: args.socket,
         prompters: None,
@@ -216,7 +217,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
         tls: args
             .tls_cert
             .zip(args.tls_key)
-            .map(|(certificate, key)| http::TlsFiles { certificate, key }),
+            .map(|(certificate, key)| sshjobs_http::TlsFiles { certificate, key }),
         names: args.allow_host,
         origins: args.allow_origin,
         prefix: args.prefix.unwrap_or_default(),
@@ -228,11 +229,13 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
     })
 }
 
-fn cannot_serve(error: &http::ServerError) -> Error {
+fn cannot_serve(error: &sshjobs_http::ServerError) -> Error {
     let (code, hint) = match error {
-        http::ServerError::Listen { source, .. } => cannot_listen(source.kind()),
-        http::ServerError::Tls(_) => (Code::Io, "check the files of --tls-cert and --tls-key"),
-        http::ServerError::ClusterLost => (
+        sshjobs_http::ServerError::Listen { source, .. } => cannot_listen(source.kind()),
+        sshjobs_http::ServerError::Tls(_) => {
+            (Code::Io, "check the files of --tls-cert and --tls-key")
+        }
+        sshjobs_http::ServerError::ClusterLost => (
             Code::Io,
             "start all replicas again, and make new tokens with `sshjobs token new`",
         ),

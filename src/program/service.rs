@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::bounded_file::read_text;
-use crate::cli::{self, SshArgs};
-use crate::jobs::{Access, Askpass, Caller, Config, Jobs, Prompter, Rights, Role};
-use crate::remote::{Api, Client};
-use crate::webhook::Webhooks;
-use crate::wire::{Error, Service};
+use sshjobs_base::bounded_file::read_text;
+use sshjobs_cli::SshArgs;
+use sshjobs_core::jobs::{Access, Askpass, Caller, Config, Jobs, Prompter, Rights, Role};
+use sshjobs_http::webhook::Webhooks;
+use sshjobs_wire::remote::{Api, Client};
+use sshjobs_wire::{Error, Service};
 
 /// The API of the server, or of this process.
 pub(super) fn api(server: Option<Arc<Client>>, config: Config) -> Api {
@@ -77,8 +77,8 @@ pub(super) fn with_options(config: Config, options: &SshArgs) -> Config {
 /// Durable jobs that no process follows are not adopted, except requested ones: this process may be
 /// about to end.
 pub(super) fn for_a_person(config: Config) -> Service {
-    let at_the_terminal =
-        cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
+    let at_the_terminal = sshjobs_cli::TerminalPrompter::new()
+        .map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
     let prompter = at_the_terminal
         .or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>));
     of_a_person(config, prompter)

@@ -1,4 +1,4 @@
-//! Floor 5: hosts for tests of programs that use this library. Feature `testing`; not for
+//! Hosts for tests of programs that use this library. Feature `testing`; not for
 //! production.
 //!
 //! [`Sshd`] is a private OpenSSH server on loopback, with keys, known_hosts and an ssh_config of
@@ -29,7 +29,7 @@ mod nats;
 mod processes;
 mod sshd;
 
-pub use crate::jobs::Demo;
 pub use keys::{keygen, ssh_keygen};
 pub use nats::{NatsServer, NatsServerError};
 pub use sshd::{Sshd, SshdError};
+pub use sshjobs_core::jobs::Demo;

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::keygen;
 use super::processes::{descendants, left_behind, sessions};
-use crate::jobs::{Access, Config, Jobs};
+use sshjobs_core::jobs::{Access, Config, Jobs};
 
 /// A private OpenSSH sshd on a free loopback port, as the user who runs the test. Everything is in
 /// its temporary directory, with three key files: `host`, the user's `id`, and `other`, which the

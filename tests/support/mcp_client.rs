@@ -190,7 +190,7 @@ impl McpClient {
                 let schema = jsonschema::validator_for(&tool["outputSchema"]).expect("a schema");
                 self.promised.insert(tool["name"].as_str().expect("a name").to_owned(), schema);
             }
-            let error = Value::Object(sshjobs::wire::document_schema::<sshjobs::wire::Error>());
+            let error = Value::Object(sshjobs_wire::document_schema::<sshjobs_wire::Error>());
             self.promised.insert(
                 "error".to_owned(),
                 jsonschema::validator_for(&error).expect("a schema"),

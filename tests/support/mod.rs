@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sshjobs::jobs::{Access, Config, Limits};
-use sshjobs::wire::{
+use sshjobs_wire::{
     Error, Format, JobState, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply,
     TailRequest,
 };
@@ -211,7 +211,7 @@ pub fn assert_dead(reply: &serde_json::Value) {
 }
 
 /// Whether the reply to a signal says that no visible process of the job is left.
-pub fn is_dead(reply: &sshjobs::wire::SignalReply) -> bool {
+pub fn is_dead(reply: &sshjobs_wire::SignalReply) -> bool {
     let is_hidden = reply.unverified.as_deref().is_some_and(|why| why.contains(HIDDEN));
     reply.confirmed_dead || is_hidden
 }

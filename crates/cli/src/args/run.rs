@@ -1,0 +1,291 @@
+//! Arguments of `run` and `spawn`, and the options for many hosts that they share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+
+use super::candidates;
+use super::policy::parameter;
+use super::values::{BecomeArgs, SshArgs, StreamChoice, time};
+use sshjobs_core::jobs::StopAfter;
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The exit code is that of the command, 128+N if signal N ended it, 124 after --timeout, 255 if the
+connection failed as with ssh (--json tells these apart), and 2 for a mistake here. `sshjobs help
+exit-codes` lists all. Ctrl-C sends INT to the whole remote process tree; a second Ctrl-C kills it.
+
+Many hosts: names, patterns and tag:NAME select hosts that `sshjobs hosts` lists, @FILE reads one
+host per line, !NAME excludes one. The exit code is then the number of hosts on which the command
+failed. `sshjobs help fleets` explains it.
+
+Examples:
+  sshjobs run web1 -- make test
+  sshjobs run web1,web2,tag:db -- uptime
+  sshjobs run 'web*,!web7' --canary 1 --stop-after-failures 10% -- systemctl restart nginx
+  sshjobs run @hosts.txt --joblog log --resume-failed -- ./update.sh
+  sshjobs run web1 --cwd app --env CI -- ./deploy.sh < input
+  sshjobs run -p 2222 -J bastion deploy@10.0.0.7 -- uptime
+  sshjobs run db1 --secret-env PGPASSWORD=db -- pg_dump app > app.sql
+  sshjobs run -b web1 -- systemctl restart nginx
+  sshjobs run -t web1                       a login shell")]
+pub struct RunArgs {
+    /// Host name or alias, as in ssh, or USER@HOST. Several hosts: web1,web2,tag:db, 'web*', @FILE,
+    /// !NAME.
+    #[arg(value_name = "HOST[,HOST…]", add = ArgValueCompleter::new(candidates::many_hosts))]
+    pub host: String,
+    /// Command. Its words are joined with spaces and run by the remote shell, as in ssh. Options go
+    /// before it. Without a command, -t starts a login shell.
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Working directory, relative to the home directory.
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    /// Set a variable; NAME alone copies it from this environment. Its value does not appear in the
+    /// host's process list.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
+    /// Set variables from a file with lines NAME=VALUE or NAME.
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    pub timeout: Option<Duration>,
+    /// Don't read stdin; the remote command gets an empty one.
+    #[arg(long, short = 'n')]
+    pub no_stdin: bool,
+    /// Run on a terminal there, also without one here; all output is stdout.
+    #[arg(long)]
+    pub pty: bool,
+    /// Run on a terminal there: all keys are passed on, and the size follows. Enter ~ . ends it. -tt:
+    /// even if stdin is no terminal.
+    #[arg(long, short = 't', conflicts_with_all = ["no_stdin", "secret_stdin"], action = clap::ArgAction::Count)]
+    pub tty: u8,
+    /// Keep the job running if this program ends; `sshjobs attach ID` (with -t) or `sshjobs tail -f
+    /// ID` continues.
+    #[arg(long)]
+    pub durable: bool,
+    /// Print the time (UTC) before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Show only this stream.
+    #[arg(long, value_name = "STREAM", default_value = "both")]
+    pub stream: StreamChoice,
+    /// Write the host's output to the terminal unfiltered. Only for hosts that you trust with your
+    /// terminal.
+    #[arg(long)]
+    pub raw: bool,
+    /// Write a last line of JSON: state, exit, times, bytes, any error.
+    #[arg(long)]
+    pub json: bool,
+    /// Notify this name, URL or command when the job ends.
+    #[arg(long, value_name = "TARGET")]
+    pub notify: Vec<String>,
+    /// Its turn.
+    #[command(flatten)]
+    pub turn: TurnArgs,
+    /// Why it is needed, for a person who may have to approve it.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// A template.
+    #[command(flatten)]
+    pub template: TemplateArgs,
+    /// Many hosts.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
+    /// Another user.
+    #[command(flatten)]
+    pub becomes: BecomeArgs,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Jobs and a queue that a job waits for.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TurnArgs {
+    /// Start after this job has ended, however it ends.
+    #[arg(long, value_name = "JOB", add = ArgValueCandidates::new(candidates::jobs))]
+    pub after: Vec<String>,
+    /// Start after this job, if it succeeds.
+    #[arg(long, value_name = "JOB", add = ArgValueCandidates::new(candidates::jobs))]
+    pub after_ok: Vec<String>,
+    /// Wait for a place in this queue, which runs its jobs one by one.
+    #[arg(long, value_name = "NAME")]
+    pub queue: Option<String>,
+}
+
+/// A command template of the policy, in place of a command.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TemplateArgs {
+    /// A command template of the policy; see `sshjobs hosts`.
+    #[arg(long, value_name = "NAME", conflicts_with = "command")]
+    pub template: Option<String>,
+    /// Value of a parameter of the template.
+    #[arg(long = "param", value_name = "NAME=VALUE", requires = "template", value_parser = parameter)]
+    pub params: Vec<(String, String)>,
+}
+
+/// Secrets of the configuration that a command gets.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SecretArgs {
+    /// Set a variable to a secret of the configuration; output shows its name.
+    #[arg(long, value_name = "NAME=SECRET", value_parser = secret_variable)]
+    pub secret_env: Vec<(String, String)>,
+    /// Use a secret of the configuration as stdin, not this program's.
+    #[arg(long, value_name = "SECRET")]
+    pub secret_stdin: Option<String>,
+}
+
+/// Parses a variable and the name of its secret.
+fn secret_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, secret)) if !name.is_empty() && !secret.is_empty() => {
+            Ok((name.to_owned(), secret.to_owned()))
+        }
+        Some(_) | None => Err("use NAME=SECRET, such as PGPASSWORD=db".to_owned()),
+    }
+}
+
+/// How a command runs on many hosts.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Many hosts")]
+pub struct FleetArgs {
+    /// In which steps.
+    #[command(flatten)]
+    pub rollout: RolloutArgs,
+    /// Show the output of each host as one block, once it has ended.
+    #[arg(long)]
+    pub group: bool,
+    /// Write one line per host to this file, as GNU parallel does.
+    #[arg(long, value_name = "FILE")]
+    pub joblog: Option<PathBuf>,
+    /// Skip hosts that are in the joblog, and append to it.
+    #[arg(long, requires = "joblog")]
+    pub resume: bool,
+    /// Skip hosts where it succeeded, according to the joblog.
+    #[arg(long, requires = "joblog")]
+    pub resume_failed: bool,
+    /// Write the results as JUnit XML for CI, with one test case per host.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
+impl FleetArgs {
+    /// Whether any option was given. Then even one host is handled as a fleet.
+    pub fn is_set(&self) -> bool {
+        self.rollout.is_set() || self.group || self.joblog.is_some() || self.junit.is_some()
+    }
+}
+
+/// The steps in which a command runs on many hosts.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Many hosts")]
+pub struct RolloutArgs {
+    /// Maximum hosts at the same time.
+    #[arg(long, short = 'j', value_name = "N")]
+    pub max_parallel: Option<usize>,
+    /// Start this many hosts first; start the others once all of these have succeeded.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub canary: usize,
+    /// Start no more hosts after this many failures, or this share of all hosts: 3, 10%.
+    #[arg(long, value_name = "N|N%")]
+    pub stop_after_failures: Option<StopAfter>,
+    /// Retries of a start that failed.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
+}
+
+impl RolloutArgs {
+    fn is_set(&self) -> bool {
+        self.max_parallel.is_some()
+            || self.canary > 0
+            || self.stop_after_failures.is_some()
+            || self.retries > 0
+    }
+}
+
+/// Arguments of `spawn`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The job is durable: a supervisor on its host keeps it running when the connection or this machine
+is gone. The host needs a POSIX shell and a writable home directory, and no package.
+
+Exit codes: 0 the job runs; 2 invalid command line; 255 it could not be started. With --attached,
+as `run`.
+
+Examples:
+  sshjobs spawn web1 -- make test
+  id=$(sshjobs spawn web1 --key nightly-42 -- ./backup) && sshjobs wait $id
+  sshjobs spawn web1 --label deploy --timeout 2h -- ./deploy.sh")]
+pub struct SpawnArgs {
+    /// Host name or alias, as in ssh, or USER@HOST. Several hosts as in run.
+    #[arg(add = ArgValueCompleter::new(candidates::many_hosts))]
+    pub host: String,
+    /// Command. Its words are joined with spaces and run by the remote shell, as in ssh.
+    #[arg(
+        trailing_var_arg = true,
+        required_unless_present = "template",
+        value_name = "COMMAND"
+    )]
+    pub command: Vec<String>,
+    /// Notify this name, URL or command when the job ends.
+    #[arg(long, value_name = "TARGET")]
+    pub notify: Vec<String>,
+    /// Its turn.
+    #[command(flatten)]
+    pub turn: TurnArgs,
+    /// Why it is needed, for a person who may have to approve it.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+    /// A template.
+    #[command(flatten)]
+    pub template: TemplateArgs,
+    /// Not durable: the job ends with its connection and with this program, which stays until then.
+    #[arg(long)]
+    pub attached: bool,
+    /// Working directory, relative to the home directory.
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    /// Set a variable; NAME alone copies it from this environment. Its value does not appear in the
+    /// host's process list.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
+    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    pub timeout: Option<Duration>,
+    /// Keep its stdin open for `sshjobs write`, as with --pty. Without this, stdin is empty.
+    #[arg(long, conflicts_with = "secret_stdin")]
+    pub stdin: bool,
+    /// Run on a terminal there, for `sshjobs attach` and `sshjobs write`. All output is then stdout.
+    #[arg(long)]
+    pub pty: bool,
+    /// Label by which `sshjobs jobs` finds the job.
+    #[arg(long, value_name = "WORD")]
+    pub label: Option<String>,
+    /// Idempotency key: a second spawn with the same key returns the first job.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Write a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    // Behind the options of its own: a heading is in force until the next one.
+    /// Many hosts.
+    #[command(flatten)]
+    pub rollout: RolloutArgs,
+    /// Another user.
+    #[command(flatten)]
+    pub becomes: BecomeArgs,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}

@@ -1,0 +1,168 @@
+//! Builds the request for `run` and `spawn` from their options. Values of variables stay in
+//! `secrecy` types.
+
+use std::collections::BTreeMap;
+use std::env::VarError;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::args::{BecomeArgs, RunArgs, SecretArgs, TemplateArgs, TurnArgs};
+use crate::terminal::keyboard;
+use sshjobs_base::bounded_file::read_text;
+use sshjobs_wire::{CommandRequest, Error};
+
+/// Options shared by `run` and `spawn`.
+pub(super) struct Words {
+    pub(super) host: String,
+    pub(super) command: String,
+    pub(super) template: TemplateArgs,
+    pub(super) cwd: Option<String>,
+    pub(super) env: Vec<String>,
+    pub(super) secrets: SecretArgs,
+    pub(super) env_files: Vec<PathBuf>,
+    pub(super) timeout: Option<Duration>,
+    /// On a terminal with our type and size.
+    pub(super) pty: bool,
+    pub(super) durable: bool,
+    pub(super) notify: Vec<String>,
+    pub(super) turn: TurnArgs,
+    pub(super) reason: Option<String>,
+    pub(super) becomes: BecomeArgs,
+}
+
+/// The request for `run`.
+pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
+    // As in ssh, no command means a login shell. Every shell understands this.
+    let command = if args.template.template.is_some() {
+        String::new()
+    } else if args.command.is_empty() {
+        "exec $SHELL -l".to_owned()
+    } else {
+        args.command.join(" ")
+    };
+    let words = Words {
+        host: args.host,
+        command,
+        template: args.template,
+        cwd: args.cwd,
+        env: args.env,
+        secrets: args.secrets,
+        env_files: args.env_file,
+        timeout: args.timeout,
+        pty: args.pty || args.tty > 0,
+        durable: args.durable,
+        notify: args.notify,
+        turn: args.turn,
+        reason: args.reason,
+        becomes: args.becomes,
+    };
+    words.into_request()
+}
+
+impl Words {
+    pub(super) fn into_request(self) -> Result<CommandRequest, Error> {
+        let env: BTreeMap<String, SecretString> = variables(&self.env_files, self.env)?
+            .into_iter()
+            .map(name_and_value)
+            .collect::<Result<_, _>>()?;
+        let mut request = CommandRequest {
+            template: self.template.template,
+            params: self.template.params.into_iter().collect(),
+            cwd: self.cwd,
+            env,
+            secret_env: by_variable(self.secrets.secret_env)?,
+            secret_stdin: self.secrets.secret_stdin,
+            timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
+            durable: Some(self.durable),
+            notify: self.notify,
+            after: self.turn.after,
+            after_ok: self.turn.after_ok,
+            queue: self.turn.queue,
+            reason: self.reason,
+            becomes: self.becomes.user(),
+            become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),
+            ..CommandRequest::new(self.host, self.command)
+        };
+        if self.pty {
+            on_terminal(&mut request);
+        }
+        Ok(request)
+    }
+}
+
+/// The secret of each variable.
+fn by_variable(secrets: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Error> {
+    let mut by_variable = BTreeMap::new();
+    for (name, secret) in secrets {
+        if by_variable.insert(name.clone(), secret).is_some() {
+            let message = format!("--secret-env gives {name} two secrets");
+            return Err(Error::invalid(message, "use one of them"));
+        }
+    }
+    Ok(by_variable)
+}
+
+/// Variables from files, followed by those of the command line, which take precedence.
+fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> {
+    let mut variables = Vec::new();
+    let hint = "--env-file takes a file with a line NAME=VALUE, or NAME, for each variable";
+    for file in files {
+        let text = read_text(file).map_err(|error| {
+            Error::invalid(format!("can't read {}: {error}", file.display()), hint)
+        })?;
+        let lines = (1..).zip(text.lines().map(str::trim_start));
+        for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+            let name = line.split_once('=').map_or(line, |(name, _)| name);
+            if !is_name(name) {
+                // Without the line, which may be a secret.
+                let message = format!(
+                    "{}:{number}: the line does not begin with a variable name",
+                    file.display()
+                );
+                return Err(Error::invalid(message, hint));
+            }
+            variables.push(line.to_owned());
+        }
+    }
+    // Last, because the map that is built from this keeps the last value of a name.
+    variables.extend(own);
+    Ok(variables)
+}
+
+/// Whether a shell accepts it as a variable name (POSIX, 3.216).
+fn is_name(word: &str) -> bool {
+    word.chars().all(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && word.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+/// Parses `NAME=VALUE`, or the name of a variable in our environment.
+fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
+    if let Some((name, value)) = variable.split_once('=') {
+        return Ok((name.to_owned(), value.into()));
+    }
+    match std::env::var(&variable) {
+        Ok(value) => Ok((variable, value.into())),
+        // Named here, because the error's own text contains the value, which may be a secret.
+        Err(VarError::NotPresent) => Err(no_variable(&variable, "is not set here")),
+        Err(VarError::NotUnicode(_)) => {
+            Err(no_variable(&variable, "has a value that is not UTF-8"))
+        }
+    }
+}
+
+fn no_variable(name: &str, why: &str) -> Error {
+    let hint = "--env NAME copies a variable that is set here, in UTF-8; --env NAME=VALUE sets one";
+    Error::invalid(format!("--env {name}: the variable {why}"), hint)
+}
+
+/// Requests a terminal with our type and size, as far as they are known.
+fn on_terminal(request: &mut CommandRequest) {
+    request.pty = true;
+    if let Some(size) = keyboard::size() {
+        request.cols = Some(size.cols.into());
+        request.rows = Some(size.rows.into());
+    }
+    request.term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
+}

@@ -1,0 +1,42 @@
+//! The face for people and CI, and the only home of clap.
+//!
+//! [`Cli`] is the command line, and each verb a function. Results go to stdout, everything else to
+//! stderr. Output of hosts reaches a terminal only through a filter. `serve` is implemented by the
+//! `mcp` and `http` faces.
+
+mod args;
+mod command;
+mod exit;
+mod fleet;
+mod json;
+mod terminal;
+mod top;
+mod verbs;
+mod version;
+
+pub use args::{
+    AddHostArgs, ApprovalsArgs, ApproveArgs, AttachArgs, AuditArgs, AuditCheckpointsArgs,
+    AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, BecomeArgs, Cli,
+    ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell, CompletionsArgs,
+    ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs, FleetArgs,
+    ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs,
+    InspectArgs, JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs,
+    McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
+    PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs, RoleChoice,
+    RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs, SignalTarget,
+    Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreBackupArgs, StoreCheckArgs, StoreCopyArgs,
+    StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs, TokenArgs,
+    TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs,
+    parse,
+};
+pub use exit::{Exit, be_quiet, note, report};
+pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
+pub use top::top;
+pub use verbs::{
+    Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,
+    completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
+    inspect, jobs, log, man, mcp, ping, policy, put, read, run, screen, search, signal, spawn,
+    store_backup, store_check, store_copy, store_repair, store_restore, tail, token, trust, wait,
+    write,
+};
+pub use version::answer_version;

@@ -1,0 +1,89 @@
+//! Panels of `top`, which cover the list and the output: processes of a job, queued jobs, approvals.
+
+use sshjobs_core::jobs::printable;
+use sshjobs_wire::{ApprovalEntry, Decision, JobEntry};
+
+/// A view that covers the list and the output.
+#[derive(Debug)]
+pub(super) struct Panel {
+    pub(super) view: View,
+    /// The first line shown.
+    pub(super) from: u16,
+    /// The content as drawn.
+    pub(super) drawn: Drawn,
+    /// The vote that waits for its confirmation.
+    pub(super) vote: Option<Decision>,
+}
+
+/// The part of its content that a panel has drawn so far.
+#[derive(Debug, Default)]
+pub(super) struct Drawn {
+    /// The view that was drawn.
+    pub(super) view: Option<View>,
+    /// Number of rows below the last one shown.
+    pub(super) rows_below: u16,
+    /// Whether the last row was ever shown.
+    pub(super) was_at_end: bool,
+}
+
+/// Content of a panel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// The processes of a job, or why it ended.
+    Detail {
+        /// The job.
+        job: String,
+    },
+    /// The queued jobs.
+    Queue,
+    /// One of the approvals that wait, by its id. `None` if there is none.
+    Approval(Option<String>),
+}
+
+impl View {
+    /// The first line of the screen.
+    pub(super) fn title(&self, approvals: &[ApprovalEntry]) -> String {
+        match self {
+            Self::Detail { job } => printable(job),
+            Self::Queue => "queued jobs".to_owned(),
+            Self::Approval(id) => {
+                let at = approvals.iter().position(|entry| Some(&entry.id) == id.as_ref());
+                at.map_or_else(
+                    || "approvals".to_owned(),
+                    |at| format!("approval {} of {}", at + 1, approvals.len()),
+                )
+            }
+        }
+    }
+}
+
+impl Panel {
+    pub(super) fn new(view: View) -> Self {
+        Self {
+            view,
+            from: 0,
+            drawn: Drawn::default(),
+            vote: None,
+        }
+    }
+}
+
+/// The lines of the panel of queued jobs: each with the reason for which it waits.
+pub(super) fn queue_lines(jobs: &[JobEntry]) -> Vec<String> {
+    if jobs.is_empty() {
+        return vec!["no job is queued".to_owned()];
+    }
+    // The oldest first, as they are started.
+    let lines = jobs.iter().rev().flat_map(|job| {
+        let reason = job.standing.reason.as_deref().unwrap_or("another process starts it");
+        let label = job.label.as_ref().map_or_else(String::new, |label| format!(" ({label})"));
+        [
+            printable(&format!(
+                "{}  {}{label}  {}",
+                job.job_id, job.host, job.command
+            )),
+            printable(&format!("    {reason}")),
+        ]
+    });
+    lines.collect()
+}

@@ -1,0 +1,148 @@
+//! Results of copies: a line for each file, in words or as JSON.
+
+use serde_json::{Value, json};
+
+use crate::exit::print;
+use crate::{Exit, report};
+use sshjobs_core::jobs::{Change, Got, Put, TreeReport, Verified, printable};
+use sshjobs_wire::Error;
+
+/// Result of one source argument on one host.
+#[derive(Clone, Debug)]
+pub(super) struct Copied {
+    /// The file or directory, for people.
+    pub(super) shown: String,
+    pub(super) host: String,
+    /// created, changed, unchanged, copied.
+    pub(super) change: &'static str,
+    pub(super) bytes: u64,
+    /// Fields for JSON.
+    pub(super) details: Value,
+    /// Entries of a directory that failed.
+    pub(super) failed: usize,
+}
+
+impl Copied {
+    pub(super) fn of_put(host: &str, put: &Put) -> Self {
+        let change = match put.change {
+            Change::Created => "created",
+            Change::Changed => "changed",
+            Change::Unchanged => "unchanged",
+        };
+        Self {
+            shown: format!("{host}:{}", put.path),
+            host: host.to_owned(),
+            change,
+            bytes: put.size,
+            details: json!({
+                "path": put.path.to_string(),
+                "size": put.size,
+                "sha256": put.digest.to_string(),
+                "verified": word(put.verified),
+                "resumed_bytes": put.resumed_from,
+                "backup": put.backup.as_ref().map(ToString::to_string),
+            }),
+            failed: 0,
+        }
+    }
+
+    pub(super) fn of_get(host: &str, local: &std::path::Path, got: &Got) -> Self {
+        Self {
+            shown: local.display().to_string(),
+            host: host.to_owned(),
+            change: if got.is_unchanged {
+                "unchanged"
+            } else {
+                "copied"
+            },
+            bytes: got.size,
+            details: json!({
+                "path": local.display().to_string(),
+                "size": got.size,
+                "sha256": got.digest.to_string(),
+                "verified": word(got.verified),
+                "resumed_bytes": got.resumed_from,
+            }),
+            failed: 0,
+        }
+    }
+
+    pub(super) fn of_link(host: &str, local: &std::path::Path) -> Self {
+        Self {
+            shown: local.display().to_string(),
+            host: host.to_owned(),
+            change: "copied",
+            bytes: 0,
+            details: json!({
+                "path": local.display().to_string(),
+                "is_link": true,
+            }),
+            failed: 0,
+        }
+    }
+
+    pub(super) fn of_tree(host: &str, shown: String, tree: &TreeReport) -> Self {
+        for (path, error) in &tree.failed {
+            let error = Error::from(sshjobs_core::jobs::Error::from(error.clone()));
+            // The error names its path, except one about the whole directory.
+            tracing::debug!(path, "an entry failed");
+            report(&error);
+        }
+        for path in &tree.skipped {
+            crate::note(&format!(
+                "{path} is skipped: it is neither a file nor a directory nor a link"
+            ));
+        }
+        Self {
+            details: json!({
+                "path": shown,
+                "written": tree.written,
+                "unchanged": tree.unchanged,
+                "bytes": tree.bytes,
+                "verified": tree.verified,
+                "skipped": tree.skipped,
+                "failed": tree.failed.iter().map(|(path, _)| path).collect::<Vec<_>>(),
+            }),
+            shown,
+            host: host.to_owned(),
+            change: "copied",
+            bytes: tree.bytes,
+            failed: tree.failed.len(),
+        }
+    }
+
+    /// Prints it to stdout.
+    pub(super) fn print(&self, as_json: bool) -> Exit {
+        if as_json {
+            let mut fields = json!({"host": self.host, "change": self.change});
+            if let (Value::Object(fields), Value::Object(more)) = (&mut fields, &self.details) {
+                fields.extend(more.clone());
+            }
+            return print(&fields.to_string());
+        }
+        let mut line = format!(
+            "{}: {}, {} bytes",
+            printable(&self.shown),
+            self.change,
+            self.bytes
+        );
+        if let Some(resumed) = self.details["resumed_bytes"].as_u64().filter(|bytes| *bytes > 0) {
+            line.push_str(&format!(", {resumed} of them from an earlier attempt"));
+        }
+        if let Some(written) = self.details["written"].as_u64() {
+            line.push_str(&format!(", {written} files"));
+        }
+        if self.details["verified"] == "unverified" {
+            line.push_str(", unverified");
+        }
+        print(&line)
+    }
+}
+
+fn word(verified: Verified) -> &'static str {
+    match verified {
+        Verified::BySha256 => "sha256",
+        Verified::ByReadingBack => "read_back",
+        Verified::Not => "unverified",
+    }
+}

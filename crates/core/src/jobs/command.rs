@@ -1,0 +1,594 @@
+//! Builds and starts commands, on one host or on many.
+
+use std::fmt::Display;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use secrecy::SecretString;
+use tokio::time::{Instant, sleep};
+
+use super::door::Door;
+use super::error::Error;
+use super::fleet;
+use super::fleet::FleetSpec;
+use super::job::Job;
+use super::judge::{EarlierStart, LOOK_AGAIN, On, Place, Start, Starting};
+use crate::jobs::reading::{Fleet, Follow};
+use crate::jobs::{Outcome, Pace, Stdin, Terminal};
+use crate::runner::{Order, chain};
+use sshjobs_job::notify::Receiver;
+use sshjobs_job::{
+    self, Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key,
+    check_word, quote,
+};
+use sshjobs_policy::Verb;
+
+/// A command to run as a job, built step by step.
+///
+/// On one host ([`Jobs::command`](super::jobs::Jobs::command)) it is started with
+/// [`spawn`](Command::spawn), [`output`](Command::output), [`status`](Command::status) or
+/// [`follow`](Command::follow); on many ([`Jobs::fleet`](super::jobs::Jobs::fleet)) with
+/// [`spawn`](Command::<ManyHosts>::spawn), which returns a [`Fleet`].
+#[must_use = "nothing is started before `spawn`"]
+pub struct Command<T = OneHost> {
+    door: Door,
+    draft: Draft,
+    fleet: Option<FleetSpec>,
+    key: Option<String>,
+    reason: Option<String>,
+    patience: Duration,
+    /// The verb that the policy decides on.
+    verb: Verb,
+    // A function, so that the command is `Send` whatever it is for.
+    target: PhantomData<fn() -> T>,
+}
+
+/// Marks a [`Command`] for one host.
+#[derive(Clone, Copy, Debug)]
+pub enum OneHost {}
+
+/// Marks a [`Command`] for many hosts.
+#[derive(Clone, Copy, Debug)]
+pub enum ManyHosts {}
+
+/// The complete output of a command, and its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// All bytes of standard output.
+    pub stdout: Vec<u8>,
+    /// All bytes of standard error.
+    pub stderr: Vec<u8>,
+    /// The end of the command.
+    pub outcome: Outcome,
+}
+
+/// Default time limit for a host to start a command.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Command<OneHost> {
+    pub(super) fn on_host(door: Door, draft: Draft) -> Self {
+        Self::new(door, draft, None)
+    }
+}
+
+impl Command<ManyHosts> {
+    pub(super) fn on_hosts(door: Door, draft: Draft, fleet: FleetSpec) -> Self {
+        Self::new(door, draft, Some(fleet))
+    }
+}
+
+impl<T> Command<T> {
+    fn new(door: Door, draft: Draft, fleet: Option<FleetSpec>) -> Self {
+        let draft = Draft {
+            stdin: Stdin::Closed,
+            ..draft
+        };
+        Self {
+            door,
+            draft,
+            fleet,
+            key: None,
+            reason: None,
+            patience: PATIENCE,
+            verb: Verb::Spawn,
+            target: PhantomData,
+        }
+    }
+
+    /// Appends an argument to the command line, [quoted](sshjobs_job::quote): the remote shell takes it as
+    /// one word, whatever it contains.
+    pub fn arg(mut self, argument: impl Display) -> Self {
+        self.draft.command.push(' ');
+        self.draft.command.push_str(&quote(&argument.to_string()));
+        self
+    }
+
+    /// Appends arguments, each as [`arg`](Self::arg) does.
+    pub fn args(self, arguments: impl IntoIterator<Item = impl Display>) -> Self {
+        arguments.into_iter().fold(self, Self::arg)
+    }
+
+    /// Sets the working directory, relative to the home directory; `~` is accepted. If it does not
+    /// exist, the job exits with 125.
+    pub fn cwd(mut self, directory: impl Into<String>) -> Self {
+        self.draft.cwd = Some(directory.into());
+        self
+    }
+
+    /// Sets a variable. Its value is sent on stdin and appears in no process list.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<SecretString>) -> Self {
+        self.draft.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets a variable to a secret of the configuration, by the secret's name. Its value appears in
+    /// no process list, and the job's output shows `[secret NAME]` in its place.
+    pub fn secret_env(mut self, name: impl Into<String>, secret: impl Into<String>) -> Self {
+        self.draft.secrets.env.insert(name.into(), secret.into());
+        self
+    }
+
+    /// Sets the command's stdin to a secret of the configuration, by the secret's name, followed by
+    /// the end of input. The job's output shows `[secret NAME]` in its place.
+    pub fn secret_stdin(mut self, secret: impl Into<String>) -> Self {
+        self.draft.secrets.stdin = Some(secret.into());
+        self
+    }
+
+    /// Sets the command's stdin. It is closed by default; [`Stdin::Open`] is for later
+    /// [writes](Job::write).
+    pub fn stdin(mut self, stdin: Stdin) -> Self {
+        self.draft.stdin = stdin;
+        self
+    }
+
+    /// Ends the whole process tree after this time; a millisecond to a year.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.draft.timeout = Some(limit);
+        self
+    }
+
+    /// Runs it on a pseudo-terminal. All output is then stdout.
+    pub fn terminal(mut self, terminal: Terminal) -> Self {
+        self.draft.terminal = Some(terminal);
+        self
+    }
+
+    /// Runs it as another user of the host, in that user's `/bin/sh`. The working directory stays
+    /// relative to the account's home directory.
+    pub fn becomes(mut self, user: Become) -> Self {
+        self.draft.becomes = Some(user);
+        self
+    }
+
+    /// Lets the job outlive this process: a supervisor on its host keeps it and its output,
+    /// whatever happens to the connection and this process, and following resumes automatically.
+    /// The host needs a POSIX shell and a writable home.
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.draft.durable = durable;
+        self
+    }
+
+    /// Sets a label to find the job by, up to 200 characters.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.draft.label = Some(label.into());
+        self
+    }
+
+    /// Notifies a receiver when the job ends. A URL or a command must come from a person on this machine.
+    #[doc(hidden)]
+    pub fn notify(mut self, receiver: Receiver) -> Self {
+        self.draft.notify.push(receiver);
+        self
+    }
+
+    /// Starts it only after another job has ended, whatever its outcome. Until then it is
+    /// [`Phase::Queued`](crate::jobs::Phase). The caller must see that job.
+    pub fn after(mut self, job: &str) -> Self {
+        self.draft.turn.after.push(JobId::from(job));
+        self
+    }
+
+    /// Starts it only after another job has succeeded. If that job fails, this one is not started.
+    pub fn after_success(mut self, job: &str) -> Self {
+        self.draft.turn.after_ok.push(JobId::from(job));
+        self
+    }
+
+    /// Starts it in a queue of the configuration, which runs one job at a time by default.
+    /// Queues need stored jobs, and are shared by all processes with the same store.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.draft.turn.queue = Some(name.into());
+        self
+    }
+
+    /// Sets an idempotency key, up to 200 characters. When the caller starts the same command with
+    /// the same key again, the first start's job is returned. A different command with this key is
+    /// an error.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Sets why the command is needed, up to 200 characters, for approvers: a rule of the policy may ask
+    /// them. The start then waits 20 seconds for an answer, and fails with [`Error::Policy`] if there is
+    /// none. The same start succeeds, once, after they have agreed.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// Sets how long a start waits for the host, by default a minute. After that it returns a job
+    /// that is still starting.
+    pub fn start_within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Makes the command from a template of the policy, instead of a text of the caller's. Its
+    /// parameters are quoted for the login shell of the host.
+    pub fn template(mut self, template: TemplateCall) -> Self {
+        self.draft.template = Some(template);
+        self
+    }
+
+    /// Marks a command whose caller waits for its end: the policy may allow `run` and not `spawn`, or
+    /// the other way round.
+    #[doc(hidden)]
+    pub fn as_run(mut self) -> Self {
+        self.verb = Verb::Run;
+        self
+    }
+
+    async fn start(mut self) -> Result<Job, Error> {
+        check_key(self.key.as_deref())?;
+        check_word("reason", self.reason.as_deref())?;
+        let turn = &self.draft.turn;
+        for earlier in turn.after.iter().chain(&turn.after_ok) {
+            self.door.find(earlier).await?;
+        }
+        if let Some(fleet) = self.fleet.take() {
+            let shows_output = self.verb == Verb::Run;
+            // A fleet is spawned, also by a caller who waits for it.
+            self.verb = Verb::Spawn;
+            let plan = fleet.plan(&self.door).await?;
+            self.draft.host = fleet::name(&plan);
+            self.draft.fleet = Some(plan);
+            return self.start_on_hosts(shows_output).boxed().await;
+        }
+        // Boxed, because the futures of a start are too deep for the compiler.
+        self.start_on_host().boxed().await
+    }
+
+    async fn start_on_hosts(mut self, shows_output: bool) -> Result<Job, Error> {
+        let door = self.door.clone();
+        self.fill_template().await?;
+        let spec: JobSpec = self.draft.clone().try_into()?;
+        let inside = door.find_hosts(self.verb, spec.hosts()).await?;
+        door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
+        let starts = self.judge_members(&spec, shows_output).await?;
+        // The strictest rule sets the time limit of the whole fleet.
+        self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
+        let spec = match self.with_secrets().await {
+            Ok(spec) => spec,
+            Err(error) => {
+                note_failures(&starts, &error.to_string()).await;
+                return Err(error);
+            }
+        };
+        let host = spec.host.clone();
+        let order = Order::new(self.door.caller(), spec, self.key);
+        let job = match inside.runner.spawn(order, self.patience).await {
+            Ok(job) => job,
+            Err(source) => {
+                note_failures(&starts, &chain(&source)).await;
+                return Err(Error::Spawn {
+                    host,
+                    nearest: None,
+                    source,
+                });
+            }
+        };
+        starts.iter().for_each(|start| start.note_job(&job));
+        Ok(Job {
+            is_approved: false,
+            door: self.door.clone(),
+            job,
+        })
+    }
+
+    /// Decides on the start of each member, before any of them starts. A caller who gets the output as well needs
+    /// the verb run.
+    async fn judge_members(&self, spec: &JobSpec, shows_output: bool) -> Result<Vec<Start>, Error> {
+        let mut starts = Vec::new();
+        for member in spec.hosts() {
+            let on = on(member, self.starting(spec, None));
+            let mut checked = self.door.check_user(self.verb, on).await;
+            // Where the caller may not start, the refusal is that of an unlisted host, which names the start.
+            let may_start = self.door.is_allowed(self.verb, member).await;
+            if checked.is_ok() && shows_output && may_start {
+                checked = self.door.ask(Verb::Run, on).await;
+            }
+            let judged = match checked {
+                Ok(()) => self.door.judge_start(self.verb, on, spec.timeout).await,
+                Err(error) => Err(error),
+            };
+            match judged {
+                Ok(start) => starts.push(start),
+                Err(error) => {
+                    note_failures(&starts, &error.to_string()).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(starts)
+    }
+
+    async fn start_on_host(mut self) -> Result<Job, Error> {
+        let door = self.door.clone();
+        let host = door.find_host(self.verb, &self.draft.host).await?;
+        let hosts = std::slice::from_ref(&host.name);
+        door.check_secrets(self.verb, &self.draft, hosts).await?;
+        self.fill_template().await?;
+        // Checked before the policy is asked, so that a mistake is reported as one.
+        let spec: JobSpec = self.draft.clone().try_into()?;
+        let id = sshjobs_job::Job::new_id(&spec);
+        let start = loop {
+            let on = on(&host.name, self.starting(&spec, Some(&id)));
+            door.check_user(self.verb, on).await?;
+            let start = door.judge_start(self.verb, on, spec.timeout).await?;
+            let Some(earlier) = start.earlier() else { break start };
+            let mut repeated = self.draft.clone();
+            repeated.timeout = start.timeout;
+            door.fill_secrets(&mut repeated).await?;
+            if let Some(job) = self.find_earlier(&repeated.try_into()?, earlier).await? {
+                return Ok(job);
+            }
+            door.note_no_job(self.verb, on, earlier).await?;
+        };
+        self.draft.timeout = start.timeout;
+        let spec = match self.with_secrets().await {
+            Ok(spec) => spec,
+            Err(error) => {
+                start.note_failure(error.to_string()).await;
+                door.give_back_approval(&start).await;
+                return Err(error);
+            }
+        };
+        let inside = door.look(self.verb, &host.name);
+        let order = Order {
+            id: id.clone(),
+            ..Order::new(door.caller(), spec, self.key)
+        };
+        let spawned = inside.runner.spawn(order, self.patience).await;
+        match &spawned {
+            Ok(job) => {
+                start.note_job(job);
+                if job.id != id {
+                    door.note_job_of_approval(&start, &job.id).await;
+                }
+            }
+            Err(error) => {
+                start.note_failure(chain(error)).await;
+                if error.has_started_nothing() {
+                    door.give_back_approval(&start).await;
+                }
+            }
+        }
+        let spawned = match spawned {
+            Ok(job) => Ok(job),
+            Err(source) => {
+                // Any host may be allowed, so a mistyped name shows only when it can't be reached.
+                let nearest = if source.is_unreachable() {
+                    door.nearest_unlisted(&host.name).await
+                } else {
+                    None
+                };
+                Err(Error::Spawn {
+                    host: host.name.clone(),
+                    nearest,
+                    source,
+                })
+            }
+        };
+        // A success removes the host's last error.
+        inside.last_errors.note(&host, spawned.as_ref().err());
+        spawned.map(|job| Job {
+            is_approved: start.is_approved(),
+            door: door.clone(),
+            job,
+        })
+    }
+
+    /// The specification with the values of its secrets, once the start is allowed.
+    async fn with_secrets(&mut self) -> Result<JobSpec, Error> {
+        self.door.fill_secrets(&mut self.draft).await?;
+        Ok(self.draft.clone().try_into()?)
+    }
+
+    /// The job of the start that this one repeats. `None` if it has none.
+    async fn find_earlier(
+        &self,
+        spec: &JobSpec,
+        earlier: &EarlierStart,
+    ) -> Result<Option<Job>, Error> {
+        let inside = self.door.look(self.verb, &earlier.job);
+        let give_up_at = Instant::now() + self.door.approval_wait();
+        let job = loop {
+            let order = Order {
+                id: earlier.job.clone(),
+                ..Order::new(self.door.caller(), spec.clone(), self.key.clone())
+            };
+            let found = inside.runner.find_started(order, self.patience).await;
+            let found = found.map_err(|source| Error::Spawn {
+                host: spec.host.clone(),
+                nearest: None,
+                source,
+            })?;
+            // The earlier call may be under way, perhaps in another process, and not have come to its start.
+            if found.is_some() || Instant::now() >= give_up_at {
+                break found;
+            }
+            sleep(LOOK_AGAIN).await;
+        };
+        Ok(job.map(|job| Job {
+            is_approved: true,
+            door: self.door.clone(),
+            job,
+        }))
+    }
+
+    fn starting<'a>(&'a self, spec: &'a JobSpec, job: Option<&'a JobId>) -> Starting<'a> {
+        Starting {
+            spec,
+            job,
+            idempotency_key: self.key.as_deref(),
+            reason: self.reason.as_deref(),
+        }
+    }
+
+    /// Replaces a template by its command, with the settings that the template has.
+    async fn fill_template(&mut self) -> Result<(), Error> {
+        let Some(wanted) = self.draft.template.clone() else { return Ok(()) };
+        let members = self
+            .draft
+            .fleet
+            .as_ref()
+            .map(|plan| plan.members.as_slice())
+            .unwrap_or_default();
+        // Each member is asked about later.
+        let host = members.first().unwrap_or(&self.draft.host);
+        let (template, values) = self.door.template(self.verb, host, &wanted).await?;
+        self.door.check_options(self.verb, &self.draft, &template).await?;
+        self.draft.command = template.command_with(&values);
+        if !template.allows_stdin && self.draft.terminal.is_none() {
+            self.draft.stdin = Stdin::Closed;
+        }
+        if let Some(user) = template.becomes {
+            self.draft.becomes =
+                Some(Become::new(user, BecomeMethod::default()).map_err(SpecError::from)?);
+        }
+        self.draft.cwd = template.cwd;
+        // A call may only shorten it.
+        self.draft.timeout = self.draft.timeout.into_iter().chain(template.timeout).min();
+        self.draft.template = Some(TemplateCall {
+            params: values,
+            ..wanted
+        });
+        Ok(())
+    }
+}
+
+/// Records that starts which were allowed have failed.
+async fn note_failures(starts: &[Start], why: &str) {
+    for start in starts {
+        start.note_failure(why.to_owned()).await;
+    }
+}
+
+/// The host, user and template of a start.
+fn on<'a>(host: &'a str, start: Starting<'a>) -> On<'a> {
+    let spec = start.spec;
+    On {
+        template: spec.template.as_ref().map(|template| template.name.as_str()),
+        start: Some(start),
+        ..On::place(Place {
+            host,
+            becomes: spec.becomes.as_ref(),
+        })
+    }
+}
+
+impl Command<OneHost> {
+    /// Starts the job and returns once the host runs it.
+    ///
+    /// If cancelled before the command was sent, nothing is started; later, the job continues and
+    /// [`list`](super::jobs::Jobs::list) has it.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if the host can't be
+    /// used; [`Error::Spawn`] if the host can't be reached or refuses the command.
+    pub async fn spawn(self) -> Result<Job, Error> {
+        self.start().await
+    }
+
+    /// Runs the command to its end and returns its complete output, byte for byte, which must fit in
+    /// memory. Dropping the future leaves the job running.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn). A command that fails is not an error: see
+    /// [`CommandOutput::outcome`].
+    pub async fn output(self) -> Result<CommandOutput, Error> {
+        let mut following = self.follow().await?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            let piece = following.next().await;
+            stdout.extend_from_slice(&piece.stdout);
+            stderr.extend_from_slice(&piece.stderr);
+            if let Some(outcome) = piece.outcome {
+                return Ok(CommandOutput {
+                    stdout,
+                    stderr,
+                    outcome,
+                });
+            }
+        }
+    }
+
+    /// Runs the command to its end and returns how it ended. Dropping the future leaves the job
+    /// running.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn). A command that fails is not an error.
+    pub async fn status(self) -> Result<Outcome, Error> {
+        Ok(self.spawn().await?.wait().await)
+    }
+
+    /// Starts the job for one follower. The far end is held back while the follower is behind, as
+    /// by a pipe, so that nothing is lost. The job has a connection of its own. Dropping the
+    /// [`Follow`] stops holding the job back.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub async fn follow(mut self) -> Result<Follow, Error> {
+        // The files on the host keep output that the follower has not read yet.
+        let has_own_connection = !self.draft.durable && self.fleet.is_none();
+        self.draft.pace = if has_own_connection {
+            Pace::OfFollower
+        } else {
+            Pace::Free
+        };
+        Ok(self.spawn().await?.follow())
+    }
+}
+
+impl Command<ManyHosts> {
+    /// Starts the fleet and returns it; its members start as the [`FleetSpec`] says.
+    ///
+    /// If cancelled before the fleet is registered, nothing is started; later, the fleet continues
+    /// and [`list`](super::jobs::Jobs::list) has it.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if a host can't be
+    /// used, or a pattern matches none.
+    pub async fn spawn(self) -> Result<Fleet, Error> {
+        Ok(Fleet::new(self.start().await?))
+    }
+
+    /// The same command in the type of a command for one host, for callers that start either kind
+    /// as a [`Job`].
+    #[doc(hidden)]
+    pub fn as_job(self) -> Command {
+        Command {
+            door: self.door,
+            draft: self.draft,
+            fleet: self.fleet,
+            key: self.key,
+            reason: self.reason,
+            patience: self.patience,
+            verb: self.verb,
+            target: PhantomData,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Errors of the library.
+
+use std::sync::Arc;
+
+use super::judge::{PolicyRefusal, VoteError};
+use super::secrets::SecretRefusal;
+use crate::files::FilesError;
+use crate::forward::ForwardError;
+use crate::hosts::HostError;
+use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
+use sshjobs_job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
+use sshjobs_policy::Role;
+use sshjobs_ssh::{ConnectError, TrustError};
+use sshjobs_store::StoreError;
+
+/// Why a call failed. [`source`](std::error::Error::source) has the cause. A command that exits
+/// with an error is not an `Error`.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller has no job with this id.
+    #[error("no job has the id {0:?}")]
+    UnknownJob(String),
+    /// The fleet has no such member.
+    #[error("{fleet} has no member {name:?}")]
+    NoMember {
+        /// The fleet.
+        fleet: JobId,
+        /// The requested member.
+        name: String,
+        /// The most similar member.
+        nearest: Option<String>,
+    },
+    /// The member of a fleet has no job.
+    #[error("{name} has no job in {fleet}: {why}")]
+    MemberNotStarted {
+        /// The fleet.
+        fleet: JobId,
+        /// The member.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// The job is no longer kept.
+    #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
+    Expired(Box<Tombstone>),
+    /// The caller's role does not allow it.
+    #[error("{caller} may not do this: it has the role {role}, and this takes {needed}")]
+    Denied {
+        /// The caller.
+        caller: Caller,
+        /// The caller's role.
+        role: Role,
+        /// The required role.
+        needed: Role,
+    },
+    /// The caller has no rights on this host.
+    #[error("{caller} may not use {host:?}")]
+    DeniedHost {
+        /// The caller.
+        caller: Caller,
+        /// The host, as named by the caller.
+        host: String,
+        /// The most similar host among those that the caller may use.
+        nearest: Option<String>,
+    },
+    /// The policy refuses it.
+    #[error(transparent)]
+    Policy(Box<PolicyRefusal>),
+    /// An answer to an approval does not count.
+    #[error(transparent)]
+    Vote(#[from] Box<VoteError>),
+    /// A secret of the configuration can't be used.
+    #[error(transparent)]
+    Secret(Box<SecretRefusal>),
+    /// The job does not run on a terminal, so it has no screen.
+    #[error("job {0} does not run on a terminal, so it has no screen")]
+    NoTerminal(JobId),
+    /// The job still runs, and must end first.
+    #[error("job {0} still runs")]
+    StillRunning(JobId),
+    /// The host can't be used.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The job's specification is invalid.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The job was not started.
+    #[error("no job could be started on {host}")]
+    Spawn {
+        /// The host, as named by the caller.
+        host: String,
+        /// The most similar listed host, if this one can't be reached and is not listed.
+        nearest: Option<String>,
+        /// The cause.
+        source: SpawnError,
+    },
+    /// The host can't be resolved or reached: for a probe, its key, its files or a forward.
+    #[error("{host} can't be resolved or reached")]
+    Connect {
+        /// The host, as named by the caller.
+        host: String,
+        /// The cause.
+        source: Arc<ConnectError>,
+    },
+    /// A file of a host was not read or written.
+    #[error(transparent)]
+    Files(Arc<FilesError>),
+    /// A port can't be forwarded.
+    #[error(transparent)]
+    Forward(Arc<ForwardError>),
+    /// The host's key was not written to known_hosts.
+    #[error(transparent)]
+    Trust(Arc<TrustError>),
+    /// The job was not signalled.
+    #[error(transparent)]
+    Signal(#[from] SignalError),
+    /// Stdin was not written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A pattern takes too long.
+    #[error(transparent)]
+    TooSlow(#[from] TooSlow),
+    /// No room for another cursor of this job.
+    #[error(transparent)]
+    TooManyCursors(#[from] TooManyCursors),
+    /// The state directory can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The demo's SSH server can't start.
+    #[error("the demo's SSH server can't start: {0}")]
+    Demo(Arc<std::io::Error>),
+}
+
+impl From<Box<PolicyRefusal>> for Error {
+    fn from(refusal: Box<PolicyRefusal>) -> Self {
+        Self::Policy(refusal)
+    }
+}
+
+impl From<SecretRefusal> for Error {
+    fn from(refusal: SecretRefusal) -> Self {
+        Self::Secret(Box::new(refusal))
+    }
+}
+
+impl From<VoteError> for Error {
+    fn from(error: VoteError) -> Self {
+        Self::Vote(Box::new(error))
+    }
+}
+
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        Self::Files(Arc::new(error))
+    }
+}
+
+/// The outcome of a job, in words.
+fn ended(tombstone: &Tombstone) -> String {
+    match &tombstone.status.phase {
+        Phase::Queued => "was queued".to_owned(),
+        Phase::Starting => "was starting".to_owned(),
+        Phase::Running => "was running".to_owned(),
+        Phase::Ended(outcome) => outcome.to_string(),
+    }
+}

@@ -1,0 +1,174 @@
+//! The library, a Rust API for jobs on remote hosts.
+//!
+//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) returns a [`Job`]. The job's
+//! output can be read as [`Lines`], a stream, or as raw bytes through [`Follow`]; its end is an
+//! [`Outcome`]:
+//!
+//! ```
+//! # use sshjobs_core::jobs::{Demo, Error, Stdin};
+//! use std::time::Duration;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Error> {
+//! # let demo = Demo::start().await?;
+//! # let (jobs, host) = (&demo.jobs, Demo::HOST);
+//! let command = jobs.command(host, "read name; echo \"hello $name\"").stdin(Stdin::Open);
+//! let job = command.timeout(Duration::from_secs(10)).spawn().await?;
+//! job.write(b"world\n", Duration::from_secs(1)).await?;
+//! let first = job.lines().next().await.expect("it prints a line").expect("which is kept");
+//! assert_eq!(first.text, "hello world");
+//! assert!(job.wait().await.is_success());
+//! # jobs.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Any number of readers follow a job, each at its own pace. [`Job::tail`] reads a page after a
+//! cursor and waits for a line, a pattern or silence; [`Job::read`] reads a range by position, and
+//! [`Job::search`] finds the lines that match a pattern. Dropping a future never stops a job that
+//! has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
+//!
+//! Names that only this crate's faces and servers with several callers need are public, but hidden
+//! from this page.
+//!
+//! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
+//! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
+
+mod builder;
+mod cluster;
+mod command;
+mod config;
+mod demo;
+mod door;
+mod error;
+mod excluded;
+mod files;
+mod fleet;
+mod forwards;
+mod health;
+mod hosts;
+mod job;
+mod jobs;
+mod judge;
+mod last_errors;
+mod notify;
+mod observer;
+mod oidc;
+mod reading;
+mod rights;
+mod secret_use;
+mod secrets;
+mod trust;
+mod watches;
+
+pub use builder::JobsBuilder;
+pub use cluster::{Cluster, ClusterConfig};
+pub use command::{Command, CommandOutput, ManyHosts};
+pub use config::{Config, ConfigFileError};
+pub use demo::Demo;
+pub use error::Error;
+pub use files::HostPath;
+pub use fleet::FleetSpec;
+pub use hosts::Host;
+pub use job::Job;
+pub use jobs::{Freshness, Jobs};
+pub use judge::{
+    Ballot, CaseResult, Explanation, Limit as PolicyLimit, PolicyFileError, PolicyRefusal,
+    PolicyState, VoteError, Why as PolicyWhy,
+};
+#[doc(hidden)]
+pub use notify::{
+    Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
+};
+pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
+pub use secrets::SecretRefusal;
+pub use trust::HostKey;
+
+pub use crate::files::{
+    BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
+    Got, HostFiles, LinkInPlace, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
+    Source as FileSource, TreeOptions, TreeReport, Verified,
+};
+pub use crate::forward::{
+    BadForward, ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
+};
+pub use crate::hosts::{Access, BecomeError, HostError};
+pub use crate::runner::{
+    Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
+};
+#[doc(hidden)]
+pub use sshjobs_job::notify::{Attempt, Delivery, DeliveryState, Receiver};
+pub use sshjobs_job::{
+    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, EndCause, EndEvidence,
+    Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup, MemberProgress,
+    MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes, ResourceUse,
+    Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal,
+    Termios, Transferred, Wait,
+};
+pub use sshjobs_output::{
+    Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
+    ScreenSpan, ScreenView, SearchQuery, Selection, Stream, TerminalSize,
+};
+pub use sshjobs_policy::approval::{Approval, ApprovalState, CantVote, Vote};
+#[doc(hidden)]
+pub use sshjobs_policy::audit::{StoredLine as AuditLine, visible_text};
+pub use sshjobs_ssh::{
+    Answer, BadEndpoint, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource,
+};
+pub use sshjobs_store::Filter;
+pub use sshjobs_store::{SharedValue, SharedValueError};
+
+#[doc(hidden)]
+pub use command::OneHost;
+#[doc(hidden)]
+pub use config::{Defaults, PolicyConfig};
+#[doc(hidden)]
+pub use job::SecretInput;
+#[doc(hidden)]
+pub use oidc::{IssuerConfig, LoginConfig, OidcConfig, RoleOfClaims};
+#[doc(hidden)]
+pub use rights::{HostPatterns, Rights};
+#[doc(hidden)]
+pub use secrets::SecretConfig;
+
+#[doc(hidden)]
+pub use self::health::Health;
+#[doc(hidden)]
+pub use crate::files::{
+    Attributes, Hasher, Owner, SftpError, Status as FileStatus, Times, apply, shown, unified_diff,
+};
+#[doc(hidden)]
+pub use crate::hosts::{Prompters, Usage};
+pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
+#[doc(hidden)]
+pub use sshjobs_base::nearest::nearest;
+#[doc(hidden)]
+pub use sshjobs_job::{
+    Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
+    RangeError, RecordedPiece, Recording, RecordingPlace, ReturnedBecause, SilenceFrom,
+    TooManyCursors, TooSlow, UnknownSignal, fold, holds_address, key_bytes, shown_end, unfold,
+    words,
+};
+#[doc(hidden)]
+pub use sshjobs_output::{
+    Colour, Content, Excerpt, ExcerptBudget, Keep, Match, Resize, StyledText, TerminalFilter,
+    TerminalModes, TextStyle, Timestamp, Unit, clean, coloured, printable, render, styled,
+    timestamp_of,
+};
+#[doc(hidden)]
+pub use sshjobs_policy::{
+    Case as PolicyCase, Claims, Consent as PolicyConsent, Expected as PolicyDecision,
+    Identity as PolicyCaller, Role, Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
+};
+#[doc(hidden)]
+pub use sshjobs_ssh::{
+    Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, Negotiated,
+    Setting, Source, TrustError, matches as glob_matches,
+};
+#[doc(hidden)]
+pub use sshjobs_store::{
+    ArchiveReport, ClusterStatus, CopyReport, DamagedOutput, HostPlace, HostStatus, JobLeft,
+    KeptHead, NatsStatus, OwnStatus, PeerStream, Peers, RepairReport, ReplicaState, ReplicaStatus,
+    SharedText, StateCheck, StoreError, StreamStatus, Versioned, back_up, check_state,
+    repair_state, restore,
+};

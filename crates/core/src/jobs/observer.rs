@@ -1,0 +1,25 @@
+//! The observer of the runner.
+
+use std::sync::Arc;
+
+use super::judge::Auditor;
+use super::notify::Notifier;
+use crate::runner::Observer;
+use sshjobs_job::{Job, Outcome};
+
+/// Passes what happens to jobs to the audit log and to notifications.
+pub(super) struct JobObserver {
+    pub(super) auditor: Arc<Auditor>,
+    pub(super) notifier: Notifier,
+}
+
+impl Observer for JobObserver {
+    fn note_begin(&self, job: &Arc<Job>) {
+        self.notifier.note_begin(job);
+    }
+
+    fn note_end(&self, job: &Job, outcome: &Outcome) {
+        self.auditor.note_end(job);
+        self.notifier.note_end(job, outcome);
+    }
+}

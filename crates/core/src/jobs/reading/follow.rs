@@ -1,0 +1,87 @@
+//! A job's bytes as they come, for terminals and pipes.
+
+use crate::jobs::{Job, Outcome, Piece, Stream};
+use sshjobs_job::{Chunk, Positions};
+use sshjobs_policy::Verb;
+
+/// Follows a job's output byte by byte, including unfinished lines; for terminals and pipes.
+pub struct Follow {
+    job: Job,
+    positions: Positions,
+}
+
+/// The next bytes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Of standard output.
+    pub stdout: Vec<u8>,
+    /// Of standard error.
+    pub stderr: Vec<u8>,
+    /// Bytes that were evicted before this reader read them.
+    pub dropped_bytes: u64,
+    /// The job's outcome, with its last bytes.
+    pub outcome: Option<Outcome>,
+}
+
+impl Job {
+    /// The job's bytes from the first one on, including unfinished lines; for terminals and pipes.
+    pub fn follow(&self) -> Follow {
+        self.follow_after(0)
+    }
+
+    /// The job's bytes after some bytes of stdout.
+    pub(super) fn follow_after(&self, stdout: u64) -> Follow {
+        Follow {
+            job: self.clone(),
+            positions: Positions { stdout, stderr: 0 },
+        }
+    }
+}
+
+impl Job {
+    /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
+    /// available ones. Cancel safe.
+    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
+        self.look(Verb::Tail);
+        self.job.stream_piece(stream, position).await
+    }
+}
+
+impl Follow {
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Waits for the next bytes. Cancel safe: nothing is lost.
+    pub async fn next(&mut self) -> Output {
+        self.job.look(Verb::Tail);
+        // A copy, stored after the await, so that a cancelled call has consumed nothing.
+        let mut positions = self.positions;
+        let Chunk {
+            stdout,
+            stderr,
+            dropped_bytes,
+            at_end,
+        } = self.job.job.follow(&mut positions).await;
+        self.positions = positions;
+        let outcome = if at_end {
+            self.job.job.read_log(|log| log.outcome().cloned())
+        } else {
+            None
+        };
+        Output {
+            stdout,
+            stderr,
+            dropped_bytes,
+            outcome,
+        }
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        // Otherwise a job that waits for its follower would wait forever.
+        self.job.job.stop_pacing();
+    }
+}

@@ -1,0 +1,19 @@
+use regex::Regex;
+
+use crate::jobs::{Error, Found, Job, SearchQuery};
+use sshjobs_job::Matching;
+use sshjobs_policy::Verb;
+
+impl Job {
+    /// Searches the output in its clean view, a piece at a time, so that no writer has to wait. If
+    /// a pattern takes too long, returns the matches so far, with `has_more`.
+    ///
+    /// Write flags into the pattern, as in `(?i)error`: options of a `RegexBuilder` do not apply to stored output.
+    ///
+    /// # Errors
+    /// [`Error::TooSlow`] if nothing could be searched.
+    pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
+        self.look(Verb::Search);
+        Ok(self.job.search(query, Matching::new([Some(pattern)])).await?)
+    }
+}

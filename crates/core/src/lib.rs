@@ -1,0 +1,12 @@
+//! The core of sshjobs: it starts jobs on hosts, records their output, copies files and forwards
+//! ports.
+//!
+//! It promises what docs/reliability.md says of jobs and their output, to the faces and the library,
+//! which use its [`jobs`]. The other rooms are below: [`runner`], [`files`] and [`forward`] work on
+//! the connections of [`hosts`].
+
+pub mod files;
+pub mod forward;
+pub mod hosts;
+pub mod jobs;
+pub mod runner;

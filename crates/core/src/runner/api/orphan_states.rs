@@ -1,0 +1,125 @@
+//! Updates durable jobs that no process follows, by asking their hosts, all at once and within a
+//! time limit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, timeout_at};
+
+use super::summary::Summary;
+use crate::hosts::{HostRef, Link};
+use crate::runner::durable::{begin_following, install, outcome};
+use crate::runner::state::Shared;
+use sshjobs_job::spool::{Answer, FollowFrom, Frames, SpoolFrame};
+use sshjobs_job::{JobId, Phase};
+use sshjobs_ssh::{ChannelError, ChannelEvent};
+
+/// Maximum hosts asked at the same time.
+const AT_A_TIME: usize = 64;
+
+/// Asks the hosts of durable jobs in `summaries` that have neither ended nor an owner, and updates
+/// these summaries. A job whose host does not answer within `patience` keeps its last known state
+/// and its `last_seen_at`.
+///
+/// Writes nothing to the records: there, a job ends once its output is stored to its end.
+pub(crate) async fn look_at_orphans(
+    shared: &Shared,
+    summaries: &mut [Summary],
+    patience: Duration,
+) {
+    let deadline = Instant::now() + patience;
+    let mut by_host: HashMap<HostRef, Vec<JobId>> = HashMap::new();
+    for orphan in summaries.iter().filter(|summary| summary.is_orphan()) {
+        let host = HostRef {
+            caller: orphan.caller.clone(),
+            name: orphan.host.clone(),
+        };
+        by_host.entry(host).or_default().push(orphan.id.clone());
+    }
+    if by_host.is_empty() {
+        return;
+    }
+
+    let asking = by_host.into_iter().map(|(host, jobs)| async move {
+        let told = ask_host(shared, &host, &jobs).await;
+        told.inspect_err(|why| tracing::debug!(%host, why, "its jobs can't be looked at"))
+            .unwrap_or_default()
+    });
+    let mut answers = stream::iter(asking.collect::<Vec<_>>()).buffer_unordered(AT_A_TIME);
+    let mut told = HashMap::new();
+    // Answers that come before the deadline count, even if another host never answers.
+    while let Ok(Some(answer)) = timeout_at(deadline, answers.next()).await {
+        told.extend(answer);
+    }
+    for summary in summaries {
+        if let Some(phase) = told.remove(&summary.id) {
+            summary.status.phase = phase;
+            summary.last_seen_at = None;
+        }
+    }
+}
+
+/// The current state of these jobs on their host.
+async fn ask_host(
+    shared: &Shared,
+    host: &HostRef,
+    jobs: &[JobId],
+) -> Result<HashMap<JobId, Phase>, String> {
+    let lease = shared.hosts.pool().lease(host).await.map_err(|error| error.to_string())?;
+    let link = Arc::clone(lease.connection());
+    if let Some(told) = follow_once(&link, jobs).await.map_err(|error| error.to_string())? {
+        return Ok(told);
+    }
+    // The host lacks the scripts of this version, but has jobs of another.
+    install(&link).await.map_err(|error| error.to_string())?;
+    let told = follow_once(&link, jobs).await.map_err(|error| error.to_string())?;
+    told.ok_or_else(|| "the scripts could not be installed".to_owned())
+}
+
+/// Everything a follower reports until it has examined each job once. `None` if the scripts are
+/// missing.
+async fn follow_once(
+    link: &Arc<Link>,
+    jobs: &[JobId],
+) -> Result<Option<HashMap<JobId, Phase>>, ChannelError> {
+    let lines = FollowFrom::states_only(jobs.iter().map(JobId::as_str));
+    let name = format!("l{:016x}", rand::random::<u64>());
+    let (mut reader, writer) = begin_following(link, &name, &lines).await?;
+    let mut frames = Frames::default();
+    let mut told = HashMap::new();
+    let mut has_begun = false;
+    let is_complete = loop {
+        let bytes = match reader.next().await {
+            Some(ChannelEvent::Data(bytes)) => bytes,
+            // States that arrived in time count. Other jobs keep their last known state.
+            None | Some(ChannelEvent::Close | ChannelEvent::Failure) => break has_begun,
+            Some(_) => continue,
+        };
+        frames.push(bytes.clone());
+        let mut has_caught_up = false;
+        while let Some(frame) = frames.next_frame() {
+            has_begun = true;
+            match frame {
+                SpoolFrame::End { job, end, .. } => {
+                    told.insert(JobId::from(job.as_str()), Phase::Ended(outcome(end)));
+                }
+                SpoolFrame::CaughtUp => has_caught_up = true,
+                SpoolFrame::Alive | SpoolFrame::ProcessGroup { .. } | SpoolFrame::Data { .. } => {}
+            }
+        }
+        if has_caught_up {
+            // The follower has examined every job, so one without an end is running.
+            for id in jobs {
+                told.entry(id.clone()).or_insert(Phase::Running);
+            }
+            break true;
+        }
+        if !has_begun && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
+            break false;
+        }
+    };
+    writer.end(&mut reader).await;
+    Ok(is_complete.then_some(told))
+}

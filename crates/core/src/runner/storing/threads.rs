@@ -1,0 +1,128 @@
+//! The threads that store output and records.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::requests::{Requests, Task};
+use super::storing::{Storing, warn};
+use sshjobs_base::sync::mpsc::Receiver;
+use sshjobs_base::sync::{Mutex, lock};
+use sshjobs_job::JobId;
+
+/// Interval at which written output is synced to disk and records of running jobs are updated.
+const ROUND: Duration = Duration::from_secs(1);
+/// Interval at which stored jobs that exceed a limit are deleted.
+const SWEEP: Duration = Duration::from_secs(30);
+const FIRST_SWEEP: Duration = Duration::from_secs(2);
+/// Maximum requests handled together by the records thread.
+const MOST_TASKS: usize = 256;
+
+impl Requests {
+    /// Handles the requests in threads that end with `storing`.
+    pub(super) fn handle_in_threads(self, storing: &Arc<Storing>) -> std::io::Result<()> {
+        let Self {
+            called,
+            tasks,
+            end_for_sync,
+            end_for_overdue,
+        } = self;
+        let [for_disk, for_records, for_overdue] = [(); 3].map(|()| Arc::downgrade(storing));
+        let called = Arc::new(Mutex::new(called));
+        for _ in 0..storing.store.writers() {
+            let for_output = Arc::downgrade(storing);
+            let called = Arc::clone(&called);
+            thread::Builder::new()
+                .name("sshjobs-output".into())
+                .spawn(move || write_output(&for_output, &called))?;
+        }
+        thread::Builder::new()
+            .name("sshjobs-sync".into())
+            .spawn(move || sync_output(&for_disk, &end_for_sync))?;
+        thread::Builder::new()
+            .name("sshjobs-overdue".into())
+            .spawn(move || show_overdue_output(&for_overdue, &end_for_overdue))?;
+        thread::Builder::new()
+            .name("sshjobs-records".into())
+            .spawn(move || keep_records(&for_records, &tasks))?;
+        Ok(())
+    }
+
+    /// Handles one request to write output. Returns false if there is none.
+    #[cfg(test)]
+    pub(crate) fn store_next_output(&self, storing: &Storing) -> bool {
+        let next = self.called.try_recv();
+        if let Ok(job) = &next {
+            storing.store_output(job);
+        }
+        next.is_ok()
+    }
+
+    /// Handles all requests about records, and writes those that changed.
+    #[cfg(test)]
+    pub(crate) fn keep_records_once(&self, storing: &Storing) {
+        storing.do_tasks(self.tasks.try_iter());
+        warn(storing.put_changed());
+    }
+}
+
+fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
+    let mut rested = Instant::now();
+    loop {
+        // Locked while this thread waits: the others wait for the lock, and get the next calls.
+        let call = lock(called).recv_timeout(ROUND);
+        let Some(storing) = storing.upgrade() else { return };
+        match call {
+            Ok(id) => storing.store_output(&id),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if rested.elapsed() >= ROUND {
+            storing.close_files_if_many();
+            rested = Instant::now();
+        }
+    }
+}
+
+fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
+    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+        let Some(storing) = storing.upgrade() else { return };
+        storing.sync_all();
+        storing.probe_if_due();
+    }
+}
+
+fn show_overdue_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
+    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+        let Some(storing) = storing.upgrade() else { return };
+        storing.show_overdue_or_store_again();
+    }
+}
+
+fn keep_records(storing: &Weak<Storing>, asked: &Receiver<Task>) {
+    // No sweep in the first seconds: short-lived processes leave it to others.
+    let mut put = Instant::now();
+    let mut sweep_at = Instant::now() + FIRST_SWEEP;
+    loop {
+        let task = asked.recv_timeout(ROUND.saturating_sub(put.elapsed()));
+        let Some(storing) = storing.upgrade() else { return };
+        match task {
+            Ok(task) => {
+                storing.do_tasks(std::iter::once(task).chain(asked.try_iter()).take(MOST_TASKS))
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if put.elapsed() >= ROUND {
+            warn(storing.put_changed());
+            put = Instant::now();
+        }
+        if Instant::now() >= sweep_at {
+            storing.sweep();
+            sweep_at = Instant::now() + SWEEP;
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The order of jobs: each waits for others, and for its place in a queue.
+//!
+//! # Theory of operation
+//!
+//! A job with a [`Turn`](sshjobs_job::Turn) is registered at once. Its launch then waits in this module.
+//! First it waits for the ends of the jobs in `after` and `after_ok`. Then it joins its queue: a list of
+//! jobs that all processes with the same store share (`state/queues.rs`), oldest first. A job may start
+//! when fewer jobs are ahead of it than its queue runs at a time. It stays in the list until it ends, so
+//! that the list needs no other state.
+//!
+//! The process that records a job removes it from the list when it ends. If that process is killed, the
+//! processes with waiting jobs do it: each looks at the jobs ahead of its own. A job that is cancelled
+//! leaves the list. While the list can't be read or stored, its jobs wait on.
+//!
+//! A durable job that waits keeps its record and its place when its process ends. The next process that
+//! serves adopts it and launches it again.
+
+mod wait_for_turn;
+
+pub use wait_for_turn::WaitsFor;
+pub(crate) use wait_for_turn::{take_turn, waits_for};

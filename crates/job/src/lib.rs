@@ -1,0 +1,87 @@
+//! Jobs, without a network.
+//!
+//! A [`Job`] is one run of one command. Its [`Log`] is the ring of its output plus its outcome. The
+//! log is in a `watch`, so a reader that waits for a state can't come too late. This room also has
+//! the shell text with which a job runs on a host ([`ExecPlan`], [`kill_script`]). It does not use
+//! `ssh`, which sends that text.
+
+mod announced;
+mod archive;
+mod becomes;
+mod caller;
+mod cursors;
+mod end_cause;
+mod fleet;
+mod id;
+mod job;
+mod key_presses;
+mod log;
+pub mod notify;
+mod outcome;
+mod pacing;
+mod processes;
+mod reach;
+mod reading;
+mod screen;
+mod secret_uses;
+mod shell;
+mod signal;
+mod span;
+mod spec;
+pub mod spool;
+mod storage;
+mod stored_output;
+mod turn;
+
+pub use announced::{
+    Announcements, BECOME_PASSWORD, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId,
+    ProgramEnd, repeats_our_command,
+};
+pub use archive::{Archive, Coverage, RecordedPiece, Recording, RecordingPlace, Skimmed};
+pub use becomes::{BadBecome, Become, BecomeMethod};
+pub use caller::{Caller, Scope};
+pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
+pub use end_cause::{
+    EndCause, EndEvidence, EndFacts, KilledProcess, MemoryEvidence, MemoryKills, PostMortem,
+    ResourceUse, SentSignal, SignalNote,
+};
+pub use fleet::{
+    Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,
+    MemberProgress, MemberResult, Printed, RangeError, Rollout, StopAfter, fold, holds_address,
+    prefixed, split_old_line, unfold, words,
+};
+pub use id::{JobId, Nonce};
+pub use job::{Identity, Job, Reached};
+pub use key_presses::key_bytes;
+pub use log::{
+    Backlog, Batch, Controls, EndOfJob, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore,
+    Past, Phase, Status, StoreLoad, wall_now,
+};
+pub use outcome::{Exit, LostWhy, Outcome};
+pub use reading::{Matching, TooSlow};
+pub use shell::{
+    AwaitsStdin, ControlLine, ExecPlan, KillReport, Left, PlanError, ProcessGroup, Reach,
+    awaits_stdin_script, become_command, control_request, control_script, inspect_script,
+    kill_script, post_mortem_script, shell_probes,
+};
+
+pub use log::{Change, End, Recorded, Recorder};
+pub use processes::{
+    Awaited, AwaitedFile, LONGEST_COMMAND, Process, Processes, Termios, Transferred,
+};
+pub use reading::LONGEST_PATIENCE;
+pub use reading::{
+    Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, SilenceFrom, Tail, Wait,
+    shown_end,
+};
+pub use screen::{Drawn, JobScreen};
+pub use secret_uses::{SecretFingerprint, SecretUses};
+pub use shell::{LoginShell, from_home, quote, whole_script};
+pub use shell::{for_shell, inert_bytes};
+pub use signal::{Kill, Signal, UnknownSignal};
+pub use span::{LineRange, Span, SpanStart};
+pub use spec::{
+    Draft, JobSpec, Pace, SpecError, StdinPlan, TemplateCall, Terminal, check_key, check_word,
+};
+pub use storage::Storage;
+pub use turn::{Turn, is_queue_name};

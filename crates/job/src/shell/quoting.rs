@@ -1,0 +1,73 @@
+//! Quotes text for POSIX shells, and for other login shells that start a POSIX shell.
+
+use std::fmt::Write;
+
+/// The kind of program that runs exec strings on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginShell {
+    /// A POSIX shell: a job's prelude is part of its own command line, which costs nothing.
+    Posix,
+    /// Another shell that can start `/bin/sh` (csh, fish): the prelude runs in that, the command in
+    /// the login shell.
+    Foreign,
+    /// A forced command, a router or a restricted shell: it gets the bare command and nothing else.
+    Bare,
+}
+
+/// Quotes `text` for a POSIX shell, as one word. Nothing in it keeps a special meaning: not quotes,
+/// `$`, spaces or newlines.
+///
+/// ```
+/// assert_eq!(sshjobs::quote("it's $HOME"), r"'it'\''s $HOME'");
+/// ```
+pub fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A POSIX shell script as an exec string for a host with this login shell.
+pub fn for_shell(script: String, shell: LoginShell) -> String {
+    match shell {
+        LoginShell::Posix | LoginShell::Bare => script,
+        LoginShell::Foreign => format!(
+            "exec /bin/sh -c 'eval \"$(printf %b \"{}\")\"'",
+            inert(&script)
+        ),
+    }
+}
+
+/// Like [`inert`], without spaces: one word of a line.
+pub(crate) fn inert_word(text: &str) -> String {
+    inert(text).replace(' ', r"\0040")
+}
+
+/// Escapes `text` for printf's `%b`, in characters that mean the same to every shell. Quotes are
+/// not enough: within quotes `!` and newlines keep their meaning in csh, and backslashes in fish.
+pub(crate) fn inert(text: &str) -> String {
+    inert_bytes(text.as_bytes())
+}
+
+/// Like [`inert`], for bytes that need not be UTF-8, such as file names.
+pub fn inert_bytes(bytes: &[u8]) -> String {
+    let mut inert = String::with_capacity(bytes.len() * 2);
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b' '
+            | b'_'
+            | b'.'
+            | b','
+            | b'/'
+            | b':'
+            | b'='
+            | b'+'
+            | b'-' => {
+                inert.push(char::from(byte));
+            }
+            // Three digits: after fewer, `%b` would read a following digit as part of the number.
+            other => write!(inert, "\\0{other:03o}").expect("a string takes all"),
+        }
+    }
+    inert
+}

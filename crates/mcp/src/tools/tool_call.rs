@@ -1,0 +1,99 @@
+use std::sync::Arc;
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject};
+use rmcp::service::RequestContext;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::progress::tell_progress;
+use super::text::Text;
+use sshjobs_wire::{Clamped, Code, Error, Request, Service, note_texts, read_texts, reply_schema};
+
+/// Parses a tool's arguments, performs the call and returns its result. Reports progress meanwhile,
+/// if the caller requested it. A cancelled call ends at once; its job continues.
+pub(crate) async fn answer<R, Reply>(
+    service: &Service,
+    arguments: JsonObject,
+    context: RequestContext<RoleServer>,
+    call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
+) -> CallToolResult
+where
+    R: Request,
+    Reply: Serialize + Text,
+{
+    let mut arguments = arguments;
+    let texts = read_texts::<R>(&mut arguments);
+    let job_id = arguments.get("job_id").and_then(Value::as_str).map(str::to_owned);
+    let request = match R::parse(arguments) {
+        Ok(request) => request,
+        Err(error) => return failure(&error),
+    };
+    tokio::select! {
+        biased;
+        // The client has cancelled the request and ignores this.
+        () = context.ct.cancelled() => {
+            tracing::debug!("the call was cancelled");
+            failure(&Error::new(Code::Timeout, "the call was cancelled", "the job continues"))
+        }
+        never = tell_progress(service, job_id.as_deref(), &context) => never,
+        reply = call(request) => match reply {
+            Ok(reply) => with_texts(success(&reply), texts),
+            Err(error) => failure(&error),
+        },
+    }
+}
+
+/// A result that says which texts were read as another type.
+fn with_texts(mut result: CallToolResult, texts: Vec<Clamped>) -> CallToolResult {
+    if !texts.is_empty() {
+        let told = serde_json::to_string(&texts).expect("names and types are plain data");
+        result.content.push(ContentBlock::text(format!("clamped={told}")));
+    }
+    if let Some(reply) = &mut result.structured_content {
+        note_texts(reply, texts);
+    }
+    result
+}
+
+/// Key in `_meta` under which programs find an error as an object.
+const ERROR_KEY: &str = "sshjobs/error";
+
+pub(crate) fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
+    let mut result = CallToolResult::success(vec![ContentBlock::text(reply.text())]);
+    result.structured_content = Some(to_value(reply));
+    result
+}
+
+pub(crate) fn failure(error: &Error) -> CallToolResult {
+    // Not as structured content: clients validate that against the tool's output schema, which
+    // describes replies.
+    let meta = JsonObject::from_iter([(ERROR_KEY.to_owned(), to_value(error))]);
+    let mut result = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);
+    result.meta = Some(MetaObject(meta));
+    result
+}
+
+fn to_value(value: &impl Serialize) -> Value {
+    serde_json::to_value(value).expect("a reply is plain data")
+}
+
+/// The schema of a tool's arguments.
+pub(crate) fn input<R: Request>() -> Arc<JsonObject> {
+    Arc::new(R::schema())
+}
+
+/// The schema without some of the arguments, which are accepted but not shown.
+pub(crate) fn input_without<R: Request>(hidden: &[&str]) -> Arc<JsonObject> {
+    let mut schema = R::schema();
+    if let Some(properties) = schema.get_mut("properties").and_then(|all| all.as_object_mut()) {
+        properties.retain(|name, _| !hidden.contains(&name.as_str()));
+    }
+    Arc::new(schema)
+}
+
+/// The schema of a tool's structured content.
+pub(crate) fn output<Reply: JsonSchema>() -> Arc<JsonObject> {
+    Arc::new(reply_schema::<Reply>())
+}

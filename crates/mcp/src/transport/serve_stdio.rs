@@ -1,0 +1,110 @@
+//! MCP on stdin and stdout, from the first message to the end of the last job.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::io::{stdin, stdout};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::stdio::{Carried, Wire};
+use crate::ask::Elicitor;
+use crate::server::Server;
+use sshjobs_wire::Service;
+
+/// Why serving failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The handshake with the client failed.
+    #[error("the MCP client did not begin as the protocol says")]
+    Initialize(#[source] Box<rmcp::service::ServerInitializeError>),
+    /// The server's task failed.
+    #[error("the MCP server stopped")]
+    Stopped(#[from] tokio::task::JoinError),
+    /// Signals can't be caught.
+    #[error("signals can't be caught")]
+    Signals(#[from] std::io::Error),
+}
+
+/// After the end of stdin: time limit for writing answers, in case the client does not read them.
+const LAST_ANSWERS: Duration = Duration::from_secs(7);
+
+/// Interval at which stdout is checked for a reader.
+const STDOUT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Serves MCP on stdin and stdout until the client closes stdin or a signal stops the process
+/// (TERM, INT, HUP). Then ends the jobs that still run. `elicitor` must be that of the service.
+pub async fn serve_stdio(service: Service, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
+    let service = Arc::new(service);
+    let served = serve(Arc::clone(&service), elicitor).await;
+    service.shutdown().await;
+    served
+}
+
+/// Resolves when everything was written. If writing fails, cancels `broken`.
+async fn carried_to_the_end(carry_out: impl Future<Output = Carried>, broken: &CancellationToken) {
+    if carry_out.await == Carried::NoFurther {
+        // A return would not do: `join!` would still wait for the server.
+        broken.cancel();
+        pending().await
+    }
+}
+
+/// Resolves when our stdout has no reader. A pipe reports that without a write.
+async fn stdout_is_closed() {
+    let mut tick = interval(STDOUT_CHECK_INTERVAL);
+    loop {
+        tick.tick().await;
+        let stdout = std::io::stdout();
+        // poll(2) reports ERR without a request for it.
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        if poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR) {
+            return;
+        }
+    }
+}
+
+async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
+    // First, so that a signal during the handshake ends the jobs, too.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let ended = CancellationToken::new();
+    let broken = CancellationToken::new();
+    let (carry_in, carry_out, server_ends) =
+        Wire::new().into_parts(stdin(), stdout(), ended.clone());
+    let abandoned = async {
+        ended.cancelled().await;
+        sleep(LAST_ANSWERS).await;
+    };
+    let serving = async {
+        let running = match Server::new(service, elicitor).serve(server_ends).await {
+            Ok(running) => running,
+            // A client may disconnect after it has only listed features.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(ServeError::Initialize(Box::new(error))),
+        };
+        running.waiting().await?;
+        Ok(())
+    };
+    tokio::select! {
+        (served, ()) = async { tokio::join!(serving, carried_to_the_end(carry_out, &broken)) } => served,
+        () = broken.cancelled() => Ok(()),
+        () = stdout_is_closed() => Ok(()),
+        // Never resolves: the end of stdin ends `serving`, or `abandoned` at the latest.
+        () = carry_in => Ok(()),
+        () = abandoned => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+        _ = hang_up.recv() => Ok(()),
+    }
+}

@@ -1,0 +1,232 @@
+//! A terminal emulator without a display: it takes output and resizes, and returns its screen.
+
+use std::num::NonZeroU16;
+
+use vt100::{Cell, Color, Parser, Screen};
+
+use super::answers::Answers;
+use super::translator::Translator;
+use super::view::{Cursor, ScreenRow, ScreenView, Span};
+use crate::{TerminalSize, is_harmless};
+
+/// A terminal without scrollback. Memory: about 64 bytes per character, for the normal and the
+/// alternate screen.
+///
+/// The rows do not depend on how the output is divided. Where a row [changed](ScreenRow::changed_at)
+/// does: it is known to a call of [`feed`](Self::feed).
+pub struct TerminalScreen {
+    parser: Parser<Answers>,
+    translator: Translator,
+    /// Bytes of output so far, with those that were skipped.
+    position: u64,
+    /// Number of the last resize.
+    resizes: u64,
+    is_from_start: bool,
+    /// The rows when they were last compared.
+    rows: Vec<ScreenRow>,
+}
+
+impl TerminalScreen {
+    /// The empty screen of a terminal before its first output.
+    pub fn new(size: TerminalSize) -> Self {
+        Self::skipping(size, 0, 0)
+    }
+
+    /// An empty screen that misses this much output and these resizes.
+    pub fn skipping(size: TerminalSize, position: u64, resizes: u64) -> Self {
+        let parser = Parser::new_with_callbacks(
+            clamped(size.rows),
+            clamped(size.cols),
+            0,
+            Answers::default(),
+        );
+        let mut screen = Self {
+            parser,
+            translator: Translator::default(),
+            position,
+            resizes,
+            is_from_start: position == 0,
+            rows: Vec::new(),
+        };
+        screen.compare_rows();
+        screen
+    }
+
+    /// Processes the next output.
+    pub fn feed(&mut self, output: &[u8]) {
+        let (_, cols) = self.parser.screen().size();
+        let translated = self.translator.translate(output, cols.get());
+        self.parser.process(&translated);
+        self.position += output.len() as u64;
+        self.compare_rows();
+    }
+
+    /// Changes the size of the terminal, for the time of this number. The program redraws it
+    /// afterwards.
+    pub fn resize(&mut self, size: TerminalSize, number: u64) {
+        self.parser.set_size(clamped(size.rows), clamped(size.cols));
+        self.resizes = number;
+        self.compare_rows();
+    }
+
+    /// Number of bytes and resizes so far.
+    pub fn version(&self) -> u64 {
+        self.position + self.resizes
+    }
+
+    /// Number of the last resize.
+    pub fn resizes(&self) -> u64 {
+        self.resizes
+    }
+
+    /// Size of the terminal.
+    pub fn size(&self) -> TerminalSize {
+        let (rows, cols) = self.parser.screen().size();
+        TerminalSize {
+            cols: cols.get().into(),
+            rows: rows.get().into(),
+        }
+    }
+
+    /// Answers to the questions that the program has asked since the last call, for its stdin.
+    pub fn take_answers(&mut self) -> Vec<u8> {
+        self.parser.callbacks_mut().take()
+    }
+
+    /// What the screen shows.
+    pub fn view(&self) -> ScreenView {
+        let screen = self.parser.screen();
+        let (row, col) = screen.cursor_position();
+        let size = self.size();
+        ScreenView {
+            size,
+            rows: self.rows.clone(),
+            cursor: Cursor {
+                row: u32::from(row) + 1,
+                // `vt100` puts the cursor one column past the end; terminals report the last column.
+                col: (u32::from(col) + 1).min(size.cols),
+                is_visible: !screen.hide_cursor(),
+            },
+            title: self.parser.callbacks().title.clone(),
+            is_alternate: screen.alternate_screen(),
+            version: self.version(),
+            is_from_start: self.is_from_start,
+        }
+    }
+
+    /// Number of bytes at the end of the output whose sequence or character is not complete.
+    pub fn unfinished(&self) -> u64 {
+        self.translator.unfinished()
+    }
+
+    /// Bytes that make another terminal of this size show the same screen, with the same modes of its
+    /// keyboard. A scroll region, character sets and the screen under the alternate one are not
+    /// restored.
+    pub fn redraw(&self) -> Vec<u8> {
+        let screen = self.parser.screen();
+        let mut bytes = Vec::new();
+        if screen.alternate_screen() {
+            bytes.extend_from_slice(b"\x1b[?1049h");
+        }
+        bytes.extend_from_slice(screen.state_formatted().as_bytes());
+        bytes
+    }
+
+    fn compare_rows(&mut self) {
+        let version = self.version();
+        let screen = self.parser.screen();
+        let (rows, _) = screen.size();
+        self.rows.resize_with(usize::from(rows.get()), ScreenRow::default);
+        for (number, previous) in (0..).zip(&mut self.rows) {
+            let row = read_row(screen, number);
+            if row.text != previous.text || row.reversed != previous.reversed {
+                *previous = ScreenRow {
+                    changed_in: version,
+                    changed_at: self.position,
+                    ..row
+                };
+            }
+        }
+    }
+}
+
+/// A number of rows or columns that `vt100` accepts: 1 to 65535.
+fn clamped(count: u32) -> NonZeroU16 {
+    let count = u16::try_from(count).unwrap_or(u16::MAX);
+    NonZeroU16::new(count).unwrap_or(NonZeroU16::MIN)
+}
+
+/// A row as it is shown now, without invisible characters, as in [`clean`](crate::clean).
+fn read_row(screen: &Screen, number: u16) -> ScreenRow {
+    let (_, cols) = screen.size();
+    let mut text = String::new();
+    let mut reversed: Vec<Span> = Vec::new();
+    let mut continues_span = false;
+    let marked = marked_columns(screen, number);
+    for col in 0..cols.get() {
+        let Some(cell) = screen.cell(number, col) else { break };
+        if cell.is_wide_continuation() {
+            continue;
+        }
+        let contents = if cell.has_contents() {
+            cell.contents()
+        } else {
+            " "
+        };
+        let shown = contents.chars().filter(|&c| is_harmless(c));
+        text.extend(shown.clone());
+        let stands_out = marked.get(usize::from(col)).copied().unwrap_or(false);
+        if stands_out {
+            match reversed.last_mut() {
+                Some(span) if continues_span => span.text.extend(shown),
+                _ => reversed.push(Span {
+                    col: u32::from(col) + 1,
+                    text: shown.collect(),
+                }),
+            }
+        }
+        continues_span = stands_out;
+    }
+    // Blank spans are shadows or coloured rules.
+    reversed.retain(|span| !span.text.trim().is_empty());
+    text.truncate(text.trim_end_matches(' ').len());
+    ScreenRow {
+        text,
+        reversed,
+        ..ScreenRow::default()
+    }
+}
+
+/// For each column of a row, whether its cell marks something: it is reversed, or in a run of cells on a background
+/// that no cell above or below the run has, as the selected item of a menu is.
+fn marked_columns(screen: &Screen, row: u16) -> Vec<bool> {
+    let (_, cols) = screen.size();
+    let cells: Vec<(u16, &Cell)> =
+        (0..cols.get()).map_while(|col| Some((col, screen.cell(row, col)?))).collect();
+    let neighbours = [row.checked_sub(1), row.checked_add(1)];
+    let is_around = |col: u16, colour: Color| {
+        let cells = neighbours.into_iter().flatten().filter_map(|row| screen.cell(row, col));
+        cells.map(background).any(|found| found == colour)
+    };
+    let runs = cells.chunk_by(|(_, one), (_, next)| background(one) == background(next));
+    let marks = runs.flat_map(|run| {
+        let stands_out = run.iter().all(|(col, cell)| {
+            let colour = background(cell);
+            colour != Color::Default && !is_around(*col, colour)
+        });
+        run.iter().map(move |(_, cell)| cell.inverse() || stands_out)
+    });
+    marks.collect()
+}
+
+/// The colour behind the text of a cell.
+fn background(cell: &Cell) -> Color {
+    if cell.inverse() {
+        cell.fgcolor()
+    } else {
+        cell.bgcolor()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Lines of known_hosts.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::Mac;
+use russh::keys::{Certificate, PublicKey};
+
+use super::HostName;
+use super::host_name::hmac;
+use crate::glob::matches_list;
+
+/// A line of known_hosts.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) file: PathBuf,
+    pub(super) line: usize,
+    pub(super) marker: Marker,
+    pub(super) hosts: Hosts,
+    pub(super) key: PublicKey,
+    /// Whether the line has a certificate of the key. As with ssh, it then revokes the key, or makes it an authority, but does
+    /// not vouch for a host that presents the key alone.
+    pub(super) is_certificate: bool,
+}
+
+/// The marker of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marker {
+    /// No marker: the host's key.
+    Plain,
+    /// `@cert-authority`: the key signs certificates for the host.
+    Authority,
+    /// `@revoked`: the key must never be accepted.
+    Revoked,
+}
+
+#[derive(Debug)]
+pub(super) enum Hosts {
+    Patterns(Vec<String>),
+    /// HMAC-SHA1 of the name with a salt.
+    Hashed {
+        salt: Vec<u8>,
+        hash: Vec<u8>,
+    },
+}
+
+/// The entries in the text of `file`. Skips lines that can't be parsed, with a warning if they were to revoke a key.
+pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(index, text)| {
+        let line = index + 1;
+        let entry = Entry::parse(file, line, text);
+        if entry.is_none() && text.trim_start().starts_with("@revoked") {
+            tracing::warn!(file = %file.display(), line, "this @revoked line can't be read, and revokes nothing");
+        }
+        entry
+    })
+}
+
+impl Entry {
+    /// Whether the entry applies to a host, by its name with or without port.
+    pub(super) fn is_for(&self, host: &HostName) -> bool {
+        self.hosts.contains(&host.exact)
+            || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
+    }
+
+    fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace().peekable();
+        let first = fields.next_if(|field| field.starts_with('@'));
+        let marker = match first {
+            None => Marker::Plain,
+            Some("@cert-authority") => Marker::Authority,
+            Some("@revoked") => Marker::Revoked,
+            Some(_) => return None,
+        };
+        let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
+        let kind = fields.next()?;
+        let blob = fields.next()?;
+        let (key, is_certificate) = match parse_certificate(kind, blob) {
+            Some(key) => (key, true),
+            None => (russh::keys::parse_public_key_base64(blob).ok()?, false),
+        };
+        // As in ssh, an entry that contradicts itself is skipped.
+        if !is_certificate && kind != key.algorithm().as_str() {
+            return None;
+        }
+        Some(Self {
+            file: file.to_owned(),
+            line,
+            marker,
+            hosts: Hosts::parse(hosts)?,
+            key,
+            is_certificate,
+        })
+    }
+}
+
+/// The key of a certificate in a line of this kind.
+fn parse_certificate(kind: &str, blob: &str) -> Option<PublicKey> {
+    let certificate = Certificate::from_bytes(&BASE64_STANDARD.decode(blob).ok()?).ok()?;
+    let key = PublicKey::from(certificate.public_key().clone());
+    (kind == key.algorithm().to_certificate_type()).then_some(key)
+}
+
+impl Hosts {
+    fn parse(text: &str) -> Option<Self> {
+        let Some(hashed) = text.strip_prefix("|1|") else {
+            return Some(Self::Patterns(
+                // The names in `HostName` are in lower case, too.
+                text.split(',').map(str::to_ascii_lowercase).collect(),
+            ));
+        };
+        let (salt, hash) = hashed.split_once('|')?;
+        Some(Self::Hashed {
+            salt: BASE64_STANDARD.decode(salt).ok()?,
+            hash: BASE64_STANDARD.decode(hash).ok()?,
+        })
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Hashed { salt, hash } => {
+                let mut mac = hmac(salt);
+                mac.update(name.as_bytes());
+                mac.verify_slice(hash).is_ok()
+            }
+            Self::Patterns(patterns) => matches_list(patterns, name),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The JSON contract for agents and scripts.
+//!
+//! [`Service`] has one method per verb, with its [`Request`], its reply and one [`Error`] type with
+//! stable [`Code`]s. It wraps [`jobs`](sshjobs_core::jobs) and adds defaults, ranges (changed values are
+//! reported in `clamped`) and hints. Doc comments of requests and replies are product text: models
+//! read them as tool schemas.
+
+mod choices;
+mod clamp;
+mod error;
+mod explain;
+mod export;
+mod file_lines;
+mod fleet;
+mod leave_out;
+mod pass_on;
+mod reached_at;
+pub mod remote;
+mod request;
+mod schema;
+mod secret;
+mod service;
+mod session;
+mod state;
+mod texts;
+pub mod tokens;
+mod transfer_roots;
+mod verbs;
+
+pub use choices::{Format, KeepArg, RenderArg, StreamArg};
+pub use clamp::Clamped;
+pub use error::{Code, Error, Hint};
+pub use export::ExportFormat;
+pub use fleet::{Group, Members};
+pub use pass_on::{PassOn, Passed, not_passed_on};
+pub use reached_at::ReachedAt;
+pub use request::Request;
+pub use schema::{document_schema, reply_schema};
+pub use service::Service;
+pub use session::{SessionChannel, SessionEvent, SessionRequest};
+pub use state::{JobState, Standing};
+pub use texts::{note_texts, read_texts};
+#[doc(hidden)]
+pub use verbs::parse_become;
+pub use verbs::parse_mode;
+pub use verbs::{
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, AuditLine, AuditReply, Because, ChangedRow,
+    CommandRequest, CursorAt, Decision, DeliveredVia, DetailArg, EditArg, Encoding, EndReason,
+    FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction, ForwardEntry,
+    ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply, HostsRequest,
+    JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial, ProcessEntry,
+    ProcessList, PutGroup, PutReply, PutRequest, ReadReply, ReadRequest, Record, Reversed,
+    RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
+    SignalReply, SignalRequest, Size, Span, SpawnReply, SpawnRequest, StreamName, TailReply,
+    TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode,
+    WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
+};
+pub use verbs::{NotificationEntry, NotificationsReply};

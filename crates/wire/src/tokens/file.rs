@@ -1,0 +1,121 @@
+//! The file of tokens: replaced as a whole under a lock, and read again when it changes.
+
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::TokenEntry;
+use super::error::TokensError;
+use super::home::{Change, Contents, Home};
+use sshjobs_base::lock::lock;
+
+/// The file of tokens, `tokens.json` in the state directory. Only its owner may read it.
+pub(super) struct TokensFile {
+    file: PathBuf,
+    read: Mutex<Option<(Stamp, Arc<[TokenEntry]>)>>,
+}
+
+/// Inode, seconds and nanoseconds of ctime, and size. They identify a version of the file, because
+/// each change creates a new file.
+type Stamp = (u64, i64, i64, u64);
+
+impl TokensFile {
+    /// The file of a state directory, which need not exist.
+    pub(super) fn of(state_dir: &Path) -> Self {
+        Self {
+            file: state_dir.join("tokens.json"),
+            read: Mutex::default(),
+        }
+    }
+
+    fn stamp(&self, metadata: &Metadata) -> Result<Stamp, TokensError> {
+        if metadata.mode() & 0o022 != 0 {
+            return Err(TokensError::Exposed(self.file.clone()));
+        }
+        Ok((
+            metadata.ino(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+            metadata.size(),
+        ))
+    }
+
+    fn replace(&self, directory: &Path, tokens: Vec<TokenEntry>) -> io::Result<()> {
+        // In the same directory, so that it can be renamed. tempfile creates it with mode 0600.
+        let mut file = tempfile::Builder::new().prefix("tokens").tempfile_in(directory)?;
+        serde_json::to_writer_pretty(&mut file, &Contents { tokens })?;
+        file.write_all(b"\n")?;
+        // Before the rename, so that a power failure can't leave an empty file of tokens.
+        file.as_file().sync_all()?;
+        file.persist(&self.file)?;
+        File::open(directory)?.sync_all()
+    }
+
+    fn failed(&self, source: io::Error) -> TokensError {
+        TokensError::Io {
+            file: self.file.clone(),
+            source,
+        }
+    }
+}
+
+impl Home for TokensFile {
+    fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError> {
+        let stamp = match std::fs::metadata(&self.file) {
+            Ok(metadata) => self.stamp(&metadata)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
+            Err(error) => return Err(self.failed(error)),
+        };
+        if let Some((_, entries)) = lock(&self.read).as_ref().filter(|(read, _)| *read == stamp) {
+            return Ok(Arc::clone(entries));
+        }
+        // Opening a FIFO would wait for a writer.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&self.file);
+        let file = opened.map_err(|error| self.failed(error))?;
+        let metadata = file.metadata().map_err(|error| self.failed(error))?;
+        if !metadata.is_file() {
+            return Err(self.failed(io::Error::other("it is not a regular file")));
+        }
+        // Of the file that is read: it may have been replaced since the first look.
+        let stamp = self.stamp(&metadata)?;
+        let contents: Contents =
+            serde_json::from_reader(io::BufReader::new(file)).map_err(|source| {
+                TokensError::Damaged {
+                    file: self.file.clone(),
+                    source,
+                }
+            })?;
+        let entries: Arc<[TokenEntry]> = contents.tokens.into();
+        *lock(&self.read) = Some((stamp, Arc::clone(&entries)));
+        Ok(entries)
+    }
+
+    /// Replaces the file, one process at a time. Readers see the old one or the new one.
+    fn change(&self, change: Change<'_>) -> Result<(), TokensError> {
+        let directory = self.file.parent().unwrap_or(Path::new("."));
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(|error| self.failed(error))?;
+        // A file of its own, never removed: a lock on tokens.json would stay on the replaced file.
+        let lock_file = self.file.with_extension("lock");
+        let lock_file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(lock_file)
+            .map_err(|error| self.failed(error))?;
+        flock(&lock_file, FlockOperation::LockExclusive)
+            .map_err(|error| self.failed(error.into()))?;
+        // After `flock`, so that another process's change is not lost.
+        let mut tokens = self.list()?.to_vec();
+        change(&mut tokens)?;
+        self.replace(directory, tokens).map_err(|error| self.failed(error))
+    }
+}

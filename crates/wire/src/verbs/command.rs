@@ -1,0 +1,370 @@
+//! Arguments of a command, shared by spawn and run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::secret::{reveal, reveal_values};
+use sshjobs_core::jobs::{
+    BadBecome, Become, BecomeMethod, Command, FleetSpec, Jobs, NotifyConfig, Receiver, SpecError,
+    Stdin, StopAfter, TemplateCall, Terminal,
+};
+
+/// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandRequest {
+    /// Host name from ssh_hosts.
+    #[serde(default)]
+    pub host: String,
+    /// Hosts (names, globs, tag:NAME, !NAME): members are jobs ID/HOST.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Maximum hosts at a time. Default 64.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1))]
+    pub max_parallel: Option<usize>,
+    /// Hosts to start first; others once these succeeded.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0))]
+    pub canary: usize,
+    /// Start no more after this many failures: 3 or 10%.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub stop_after_failures: Option<String>,
+    /// Retries of failed starts.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0, max = 100))]
+    pub retry: u32,
+    /// Shell command line.
+    #[serde(default)]
+    pub command: String,
+    /// Name of a template, instead of command.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub template: Option<String>,
+    /// Values of the template's parameters.
+    #[serde(default, deserialize_with = "texts")]
+    #[schemars(extend("additionalProperties" = true))]
+    pub params: BTreeMap<String, String>,
+    /// Working directory. Default: home. Exit status 125 if missing.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub cwd: Option<String>,
+    /// Variables, hidden from the process list.
+    #[serde(default, serialize_with = "reveal_values")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub env: BTreeMap<String, SecretString>,
+    /// Names of secrets, by variable.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub secret_env: BTreeMap<String, String>,
+    /// As this user, such as root.
+    #[serde(default, rename = "become")]
+    #[schemars(with = "String")]
+    pub becomes: Option<String>,
+    /// sudo (default), doas or su.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub become_method: Option<String>,
+    /// All of stdin. Default: empty; open in ssh_spawn and with until.
+    #[serde(default, serialize_with = "reveal")]
+    #[schemars(with = "String")]
+    pub stdin: Option<SecretString>,
+    /// Name of a secret as stdin.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub secret_stdin: Option<String>,
+    /// Run on a terminal; all output is stdout.
+    #[serde(default)]
+    pub pty: bool,
+    /// Terminal width. Default 80.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub cols: Option<i64>,
+    /// Terminal height. Default 24.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub rows: Option<i64>,
+    /// Value of TERM. Default xterm-256color.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub term: Option<String>,
+    /// With pty: answer terminal queries.
+    #[serde(default)]
+    pub answer_queries: bool,
+    /// Outlive the server and the connection.
+    #[serde(default)]
+    #[schemars(with = "bool")]
+    pub durable: Option<bool>,
+    /// Label for ssh_jobs.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// End the process tree after this many seconds.
+    #[serde(default)]
+    #[schemars(with = "f64", range(min = 0.001, max = 31_536_000))]
+    pub timeout_s: Option<f64>,
+    /// Targets to notify of its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<String>,
+    /// Wait for the end of these jobs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+    /// Wait until these jobs have succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after_ok: Vec<String>,
+    /// Wait in this queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub queue: Option<String>,
+    /// Why, for approvers.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub reason: Option<String>,
+    /// The same key returns the first job.
+    #[serde(default)]
+    #[schemars(with = "String", length(min = 1, max = 200))]
+    pub idempotency_key: Option<String>,
+}
+
+/// Maximum targets of one job.
+const MOST_TARGETS: usize = 8;
+
+/// The receivers with the names in a request.
+fn receivers(names: &[String], config: &NotifyConfig) -> Result<Vec<Receiver>, Error> {
+    if names.len() > MOST_TARGETS {
+        return Err(Error::invalid(
+            format!("notify names more than {MOST_TARGETS} targets"),
+            "name fewer; a command can notify many",
+        ));
+    }
+    names.iter().map(|name| receiver(name, config)).collect()
+}
+
+fn receiver(name: &str, config: &NotifyConfig) -> Result<Receiver, Error> {
+    if config.targets.contains_key(name) {
+        return Ok(Receiver::Target(name.to_owned()));
+    }
+    if config.allows_any_target {
+        return Receiver::named_by_a_person(name).map_err(|why| {
+            Error::invalid(
+                format!("can't notify {name:?}: {why}"),
+                "use a URL, a command, or a name of [notify.targets]",
+            )
+        });
+    }
+    let known: Vec<&str> = config.targets.keys().map(String::as_str).collect();
+    let hint = if known.is_empty() {
+        "the configuration lists none; the operator adds them in [notify.targets]".to_owned()
+    } else {
+        format!("use one of {}", known.join(", "))
+    };
+    Err(Error::invalid(
+        format!("there is no target of notifications with the name {name:?}"),
+        hint,
+    ))
+}
+
+impl CommandRequest {
+    /// A request to run `command` on `host`.
+    pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            command: command.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The command of the request.
+    pub(crate) fn into_command(self, jobs: &Jobs, without_stdin: Stdin) -> Result<Command, Error> {
+        let template = self.template_call()?;
+        if self.command.trim().is_empty() && template.is_none() {
+            return Err(sshjobs_core::jobs::Error::from(SpecError::NoCommand).into());
+        }
+        let terminal = self.terminal()?;
+        let jobs = &jobs.becoming(parse_become(
+            self.becomes.as_deref(),
+            self.become_method.as_deref(),
+        )?);
+        let mut command = match self.fleet()? {
+            Some(fleet) => jobs.fleet(fleet, self.command).as_job(),
+            None => jobs.command(self.host, self.command),
+        };
+        if let Some(template) = template {
+            command = command.template(template);
+        }
+        command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));
+        for (name, value) in self.env {
+            command = command.env(name, value);
+        }
+        for (name, secret) in self.secret_env {
+            command = command.secret_env(name, secret);
+        }
+        if let Some(secret) = self.secret_stdin {
+            command = command.secret_stdin(secret);
+        }
+        if let Some(directory) = self.cwd {
+            command = command.cwd(directory);
+        }
+        if let Some(label) = self.label {
+            command = command.label(label);
+        }
+        if let Some(seconds) = self.timeout_s {
+            command = command.timeout(time_limit(seconds)?);
+        }
+        let default = jobs.config().defaults.durable;
+        command = command.durable(self.durable.unwrap_or(default));
+        if let Some(terminal) = terminal {
+            command = command.terminal(terminal);
+        }
+        for receiver in receivers(&self.notify, &jobs.config().notify)? {
+            command = command.notify(receiver);
+        }
+        for job in &self.after {
+            command = command.after(job);
+        }
+        for job in &self.after_ok {
+            command = command.after_success(job);
+        }
+        if let Some(queue) = self.queue {
+            command = command.queue(queue);
+        }
+        if let Some(reason) = self.reason {
+            command = command.reason(reason);
+        }
+        if let Some(key) = self.idempotency_key {
+            command = command.idempotency_key(key);
+        }
+        Ok(command)
+    }
+
+    fn template_call(&self) -> Result<Option<TemplateCall>, Error> {
+        let Some(name) = &self.template else {
+            return if self.params.is_empty() {
+                Ok(None)
+            } else {
+                Err(Error::invalid(
+                    "params are the values of a template, and none is named",
+                    "name a template, or omit params",
+                ))
+            };
+        };
+        if !self.command.is_empty() {
+            return Err(Error::invalid(
+                "command and template are both given",
+                "use one of them",
+            ));
+        }
+        Ok(Some(TemplateCall {
+            name: name.clone(),
+            params: self.params.clone(),
+        }))
+    }
+
+    /// The hosts, if there may be many.
+    fn fleet(&self) -> Result<Option<FleetSpec>, Error> {
+        let stop = self.stop_after_failures.as_deref().map(str::parse::<StopAfter>).transpose();
+        let stop_after =
+            stop.map_err(|hint| Error::invalid("stop_after_failures can't be read", hint))?;
+        match (self.host.is_empty(), self.hosts.is_empty()) {
+            (true, true) => Err(Error::invalid(
+                "no host is named",
+                "use host, or hosts for many",
+            )),
+            (false, false) => Err(Error::invalid(
+                "host and hosts are both named",
+                "use one of them",
+            )),
+            (false, true) => {
+                let is_fleets = self.max_parallel.is_some() || self.canary > 0 || self.retry > 0;
+                if is_fleets || stop_after.is_some() {
+                    let hint = "name hosts instead of host, or omit these";
+                    let message =
+                        "max_parallel, canary, stop_after_failures and retry are for several hosts";
+                    return Err(Error::invalid(message, hint));
+                }
+                Ok(None)
+            }
+            (true, false) => Ok(Some(FleetSpec {
+                hosts: self.hosts.clone(),
+                max_parallel: self.max_parallel,
+                canary: self.canary,
+                stop_after,
+                retries: self.retry,
+            })),
+        }
+    }
+
+    fn terminal(&self) -> Result<Option<Terminal>, Error> {
+        if !self.pty {
+            let is_plain = self.cols.is_none() && self.rows.is_none() && self.term.is_none();
+            if is_plain && !self.answer_queries {
+                return Ok(None);
+            }
+            let message = "cols, rows, term and answer_queries need a terminal";
+            return Err(Error::invalid(message, "set pty=true"));
+        }
+        let term = self.term.clone().unwrap_or_else(|| "xterm-256color".to_owned());
+        let terminal = Terminal::new(term, self.cols.unwrap_or(80), self.rows.unwrap_or(24));
+        let terminal = terminal.map_err(sshjobs_core::jobs::Error::from)?;
+        Ok(Some(if self.answer_queries {
+            terminal.answering_queries()
+        } else {
+            terminal
+        }))
+    }
+}
+
+/// The other user of a request, if it names one.
+pub fn parse_become(user: Option<&str>, method: Option<&str>) -> Result<Option<Become>, Error> {
+    let method = method.map(str::parse::<BecomeMethod>).transpose();
+    let method = method.map_err(invalid)?;
+    let Some(user) = user else {
+        return match method {
+            Some(_) => Err(Error::invalid(
+                "become_method needs a user",
+                "set become, for example to root",
+            )),
+            None => Ok(None),
+        };
+    };
+    let becomes = Become::new(user, method.unwrap_or_default());
+    Ok(Some(becomes.map_err(invalid)?))
+}
+
+fn invalid(error: BadBecome) -> Error {
+    sshjobs_core::jobs::Error::from(SpecError::from(error)).into()
+}
+
+/// Reads values that are texts, numbers or booleans as texts.
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    let read = values.into_iter().map(|(name, value)| match value {
+        Value::String(text) => Ok((name, text)),
+        Value::Number(number) => Ok((name, number.to_string())),
+        Value::Bool(is_true) => Ok((name, is_true.to_string())),
+        Value::Null | Value::Array(_) | Value::Object(_) => Err(D::Error::custom(format!(
+            "the parameter {name} must be a text or a number"
+        ))),
+    });
+    read.collect()
+}
+
+fn time_limit(seconds: f64) -> Result<Duration, Error> {
+    // Also false for NaN, which no range contains.
+    let is_possible = (0.001..=31_536_000.0).contains(&seconds);
+    if is_possible && let Ok(limit) = Duration::try_from_secs_f64(seconds) {
+        return Ok(limit);
+    }
+    Err(Error::invalid(
+        format!("timeout_s is out of range: {seconds}"),
+        "use 0.001 to 31536000 seconds (a year), or omit it",
+    ))
+}

@@ -1,0 +1,392 @@
+//! The verb jobs.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::end_reason::EndReason;
+use super::processes::{DetailArg, ProcessList};
+use super::spawn::waits_for;
+use crate::clamp::Clamps;
+use crate::error::{Code, Error};
+use crate::leave_out::{is_false, is_zero};
+use crate::{Clamped, JobState, Members, Service, Standing};
+use sshjobs_core::jobs::{
+    Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
+};
+
+/// List jobs, newest first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsRequest {
+    /// On this host.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+    /// With this label.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// In this state.
+    #[serde(default)]
+    #[schemars(with = "JobState")]
+    pub state: Option<JobState>,
+    /// Members of this fleet.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub fleet: Option<String>,
+    /// Only this job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub job_id: Option<String>,
+    /// processes: why job_id is silent, or has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DetailArg")]
+    pub detail: Option<DetailArg>,
+    /// Default 20.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0))]
+    pub limit: Option<i64>,
+    /// Don't ask hosts for newer states.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cached: bool,
+    /// Examine which jobs wait for input, also if `cached`, and follow those that no process follows.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub examine_input: bool,
+}
+
+/// The jobs.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobsReply {
+    /// The jobs, newest first.
+    pub jobs: Vec<JobEntry>,
+    /// Number of jobs that match the filter.
+    pub total: usize,
+    /// Arguments that were out of range, and the values used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// State of one job. Times are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct JobEntry {
+    /// The job's id.
+    pub job_id: String,
+    /// Owner of the job, if it is another caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub caller: Option<String>,
+    /// The host it runs on.
+    pub host: String,
+    /// The command, up to 200 characters.
+    pub command: String,
+    /// Its label, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// The user as whom it runs, if not the account.
+    #[serde(default, rename = "become", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub becomes: Option<String>,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// The process that records it, if it is not this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub owner: Option<String>,
+    /// Whether it outlives its server and the connection.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub durable: bool,
+    /// Whether it runs on a terminal.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pty: bool,
+    /// It was lost, and some of its processes may still run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_leftovers: bool,
+    /// Time of its start.
+    pub started_at: u64,
+    /// Time of its first byte of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub first_output_at: Option<u64>,
+    /// Time of its newest byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_output_at: Option<u64>,
+    /// Time of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ended_at: Option<u64>,
+    /// Number of lines printed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub total_lines: u64,
+    /// Number of bytes printed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub total_bytes: u64,
+    /// Number of evicted lines.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_lines: u64,
+    /// Milliseconds since its last output.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub silent_ms: u64,
+    /// Whether it seems to wait for input; examined for the newest 32 running jobs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub awaiting_input: bool,
+    /// Members of a fleet, by state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub members: Option<Members>,
+    /// Time of the last known state, if it is not current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_seen_at: Option<u64>,
+    /// Its last lines, if requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+    /// Its processes, if requested and while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub processes: Option<ProcessList>,
+    /// Why it ended, if its processes were requested and it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub why: Option<EndReason>,
+}
+
+const SHOWN_OF_COMMAND: usize = 200;
+/// Default of `limit`: what a model reads at a glance.
+const LISTED: i64 = 20;
+/// Maximum jobs of a list that are examined for whether they wait for input.
+const MOST_ASKED: usize = 32;
+/// Time limit for examining them.
+const ASK_TIME: Duration = Duration::from_secs(1);
+
+impl Service {
+    /// Lists jobs, newest first.
+    pub async fn jobs(&self, request: JobsRequest) -> Result<JobsReply, Error> {
+        if let Some(id) = &request.job_id {
+            return self.one_job(id, &request).await;
+        }
+        if request.detail.is_some() {
+            // Not `invalid_argument`: the request is as the schema describes it.
+            return Err(Error::new(
+                Code::UnknownJob,
+                "detail needs job_id",
+                "name the job; without detail, all jobs are listed",
+            ));
+        }
+        let mut clamps = Clamps::default();
+        let limit = clamps.size("limit", request.limit.unwrap_or(LISTED), 1..=10_000)?;
+        // Members come from the fleet itself, which also has those without a job. The other
+        // filters are not applied here.
+        if let Some(id) = &request.fleet {
+            let fleet = self.job(PolicyVerb::Jobs, id).await?;
+            let mut members = self.members_of(&fleet)?;
+            if !fleet.may_show_lines().await {
+                members.iter_mut().for_each(|member| member.last_lines.clear());
+            }
+            let total = members.len();
+            return Ok(JobsReply {
+                jobs: members.into_iter().take(limit).collect(),
+                total,
+                clamped: clamps.0,
+            });
+        }
+        let filter = Filter {
+            label: request.label,
+            state: request.state.map(JobState::as_str),
+            // A filter by host also finds members of fleets there.
+            members: request.host.is_some(),
+            host: request.host,
+            limit,
+            ..Filter::default()
+        };
+        let look = if request.cached {
+            Freshness::Recorded
+        } else {
+            Freshness::AskHosts
+        };
+        let (found, total) = self.jobs.list(filter, look).await?;
+        let own = self.jobs.caller();
+        let mut jobs: Vec<JobEntry> =
+            found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
+        if !request.cached || request.examine_input {
+            self.note_awaiting_input(&mut jobs, request.examine_input).await;
+        }
+        self.note_reasons(&mut jobs).await;
+        Ok(JobsReply {
+            jobs,
+            total,
+            clamped: clamps.0,
+        })
+    }
+
+    /// Notes which of the newest running jobs seem to wait for input. With `follows`, this process starts to follow
+    /// jobs that no process follows; otherwise they are left out.
+    pub(super) async fn note_awaiting_input(&self, entries: &mut [JobEntry], follows: bool) {
+        let candidates = entries.iter_mut().filter(|entry| {
+            let is_running = entry.standing.state == JobState::Running && entry.members.is_none();
+            let is_followed = entry.last_seen_at.is_none();
+            is_running && ((is_followed && entry.total_bytes > 0) || (follows && !is_followed))
+        });
+        let questions = candidates.take(MOST_ASKED).map(async |entry| {
+            if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
+                entry.awaiting_input = job.awaits_input(Selection::Both).await;
+            }
+        });
+        let asking = futures_util::future::join_all(questions);
+        // A host that does not answer must not hold up the list.
+        drop(tokio::time::timeout(ASK_TIME, asking).await);
+    }
+
+    /// Notes what the newest queued jobs wait for.
+    pub(super) async fn note_reasons(&self, entries: &mut [JobEntry]) {
+        // A job that no process has is left out, because looking at it would launch it here.
+        let queued = entries.iter_mut().filter(|entry| {
+            entry.standing.state == JobState::Queued && entry.last_seen_at.is_none()
+        });
+        for entry in queued.take(MOST_ASKED) {
+            if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
+                entry.standing.reason = waits_for(&job).await;
+            }
+        }
+    }
+
+    /// The members of a fleet, including those that have not been started.
+    fn members_of(&self, job: &Job) -> Result<Vec<JobEntry>, Error> {
+        let Some(fleet) = job.fleet() else {
+            let message = format!("{} is not a fleet", job.id());
+            return Err(Error::invalid(
+                message,
+                "name a job that was started with hosts",
+            ));
+        };
+        let members = fleet.members();
+        Ok(members.iter().map(|member| JobEntry::of_member(member, job)).collect())
+    }
+
+    /// The state of a job in a few words. `None` if there is no such job.
+    pub async fn standing(&self, job_id: &str) -> Option<String> {
+        let status = self.job(PolicyVerb::Jobs, job_id).await.ok()?.status();
+        let silent = status.silent.as_secs();
+        Some(format!(
+            "{}, {} lines, silent for {silent} s",
+            Standing::of(&status),
+            status.total_lines
+        ))
+    }
+}
+
+impl JobEntry {
+    /// The current state of a job.
+    pub fn of(job: &Job) -> Self {
+        Self::of_summary(job.summary(), job.seen_by())
+    }
+
+    /// A member of a fleet, from the fleet's own state.
+    fn of_member(member: &Member, fleet: &Job) -> Self {
+        let result = member.result();
+        let phase = match result {
+            Some(result) => Phase::Ended(result.outcome.clone()),
+            None if member.job.is_some() => Phase::Running,
+            None => Phase::Starting,
+        };
+        Self {
+            job_id: format!("{}/{}", fleet.id(), member.name),
+            caller: None,
+            host: member.name.clone(),
+            command: shortened(fleet.command(), SHOWN_OF_COMMAND),
+            label: None,
+            becomes: None,
+            standing: Standing::of_phase(&phase),
+            owner: None,
+            durable: fleet.is_durable(),
+            pty: false,
+            has_leftovers: false,
+            started_at: member.started_at().map_or(0, timestamp_of),
+            first_output_at: None,
+            last_output_at: None,
+            ended_at: result.map(|result| timestamp_of(result.ended_at)),
+            total_lines: result.map_or(0, |result| result.lines),
+            total_bytes: result.map_or(0, |result| result.bytes),
+            dropped_lines: 0,
+            silent_ms: 0,
+            awaiting_input: false,
+            members: None,
+            last_seen_at: None,
+            last_lines: result.map(|result| result.last.clone()).unwrap_or_default(),
+            processes: None,
+            why: None,
+        }
+    }
+
+    /// A job of a list, as seen by `reader`.
+    fn of_summary(summary: Summary, reader: &Caller) -> Self {
+        let Summary {
+            id,
+            caller,
+            host,
+            command,
+            label,
+            becomes,
+            durable,
+            has_terminal,
+            status,
+            owner,
+            has_leftovers,
+            members,
+            last_seen_at,
+            fleet_hosts: _,
+        } = summary;
+        Self {
+            job_id: id.as_str().to_owned(),
+            caller: (caller != *reader).then(|| caller.as_str().to_owned()),
+            host,
+            command: shortened(&command, SHOWN_OF_COMMAND),
+            label,
+            becomes: becomes.map(|becomes| becomes.user().to_owned()),
+            standing: Standing::of(&status),
+            owner,
+            durable,
+            pty: has_terminal,
+            has_leftovers,
+            started_at: timestamp_of(status.started_at),
+            first_output_at: status.first_output_at.map(timestamp_of),
+            last_output_at: status.last_output_at.map(timestamp_of),
+            ended_at: status.ended_at.map(timestamp_of),
+            total_lines: status.total_lines,
+            total_bytes: status.total_bytes,
+            dropped_lines: status.dropped_lines,
+            silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            awaiting_input: false,
+            members: members.map(Members::from),
+            last_seen_at: last_seen_at.map(timestamp_of),
+            last_lines: Vec::new(),
+            processes: None,
+            why: None,
+        }
+    }
+}
+
+impl JobsReply {
+    pub(super) fn of(jobs: Vec<JobEntry>, clamps: Clamps) -> Self {
+        Self {
+            total: jobs.len(),
+            jobs,
+            clamped: clamps.0,
+        }
+    }
+}
+
+/// The first `most` characters of a command, so that a list of jobs does not grow with long
+/// scripts.
+pub(crate) fn shortened(command: &str, most: usize) -> String {
+    match command.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", command.split_at(end).0),
+        None => command.to_owned(),
+    }
+}

@@ -1,0 +1,55 @@
+//! One file for each verb: its request, its reply, and the method that performs it.
+
+mod approvals;
+mod at_replica;
+mod audit;
+mod command;
+mod end_reason;
+mod forget;
+mod forward;
+mod get;
+mod hosts;
+mod jobs;
+mod notifications;
+mod one_job;
+mod paste;
+mod processes;
+mod put;
+mod read;
+mod requests;
+mod run;
+mod screen;
+mod search;
+mod signal;
+mod spawn;
+mod tail;
+mod wait;
+mod write;
+
+pub use approvals::{
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, Decision, VoteEntry, VoteRequest,
+};
+pub use audit::{AuditLine, AuditReply};
+pub use command::CommandRequest;
+#[doc(hidden)]
+pub use command::parse_become;
+pub use end_reason::EndReason;
+pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
+pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
+pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
+pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry, TemplateEntry};
+pub use jobs::{JobEntry, JobsReply, JobsRequest};
+pub use notifications::{NotificationEntry, NotificationsReply};
+pub use processes::{DetailArg, ProcessEntry, ProcessList, TerminalEntry};
+pub use put::parse_mode;
+pub use put::{EditArg, PutGroup, PutReply, PutRequest};
+pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
+pub use run::{RunOptions, RunReply, RunRequest};
+pub use screen::{ChangedRow, CursorAt, Reversed, Screen, Size};
+pub use search::{MatchEntry, SearchReply, SearchRequest};
+pub use signal::{DeliveredVia, SignalReply, SignalRequest};
+pub use spawn::{SpawnReply, SpawnRequest};
+pub use tail::TailRequest;
+pub use tail::{Because, JobTail, Partial, Record, Span, StreamName, TailReply};
+pub use wait::{LastLinesOf, WaitMode, WaitReply, WaitRequest};
+pub use write::{WriteReply, WriteRequest, WriteUnit};

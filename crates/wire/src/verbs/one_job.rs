@@ -1,0 +1,108 @@
+//! The verb jobs for one job, which may be asked for its processes.
+
+use super::end_reason::EndReason;
+use super::jobs::{JobEntry, JobsReply, JobsRequest};
+use super::processes::ProcessList;
+use super::spawn::waits_for;
+use crate::clamp::Clamps;
+use crate::error::{Code, Error};
+use crate::{JobState, Service};
+use sshjobs_core::jobs::{self, Job, PolicyVerb, SignalError};
+
+impl Service {
+    /// One job, with a detail if requested.
+    pub(super) async fn one_job(
+        &self,
+        id: &str,
+        request: &JobsRequest,
+    ) -> Result<JobsReply, Error> {
+        let clamps = Clamps::default();
+        if request.detail.is_none() {
+            let job = self.job(PolicyVerb::Jobs, id).await?;
+            let mut entries = vec![JobEntry::of(&job)];
+            if !request.cached {
+                self.note_awaiting_input(&mut entries, false).await;
+            }
+            self.note_reasons(&mut entries).await;
+            entries.retain(|entry| request.selects(entry));
+            return Ok(JobsReply::of(entries, clamps));
+        }
+        if let Some(replica) = self.replica_of_job(id).await {
+            return self.perform_at(&replica, "jobs", request).await;
+        }
+        // Arguments of processes may say more than the list of jobs.
+        let job = self.job(PolicyVerb::Read, id).await?;
+        let mut entry = JobEntry::of(&job);
+        if !request.selects(&entry) {
+            return Ok(JobsReply::of(Vec::new(), clamps));
+        }
+        if entry.standing.state == JobState::Queued {
+            // It has no processes yet.
+            entry.standing.reason = waits_for(&job).await;
+        } else {
+            entry.processes = self.processes_of(&job).await?;
+        }
+        if entry.processes.is_none() && job.is_over() {
+            // It may have ended since the entry was made.
+            entry = JobEntry::of(&job);
+            entry.why = EndReason::of(&job).await;
+        }
+        Ok(JobsReply::of(vec![entry], clamps))
+    }
+
+    /// The processes of a job. `None` if it has ended.
+    async fn processes_of(&self, job: &Job) -> Result<Option<ProcessList>, Error> {
+        if job.fleet().is_some() {
+            return Err(Error::new(
+                Code::Unsupported,
+                format!("{} is a fleet, which has no processes of its own", job.id()),
+                "name one of its members, as FLEET/HOST",
+            ));
+        }
+        if job.is_over() {
+            return Ok(None);
+        }
+        match job.processes().await {
+            Ok(Some(processes)) => Ok(Some(processes.into())),
+            Ok(None) => Err(Error::new(
+                Code::Unsupported,
+                format!("{} does not describe its processes", job.host()),
+                "it needs Linux's /proc, and awk; if it has them and is busy, try again",
+            )),
+            // No process group is known, because the host was never reached. That is reported as `JobEnded`.
+            Err(jobs::Error::Signal(SignalError::JobEnded))
+                if job.status().disconnected.is_some() =>
+            {
+                Err(out_of_reach(job))
+            }
+            Err(jobs::Error::Signal(SignalError::JobEnded)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn out_of_reach(job: &Job) -> Error {
+    let (host, id) = (job.host(), job.id());
+    Error::new(
+        Code::Unreachable,
+        format!("{host} is out of reach, so the processes of {id} are not known"),
+        "check that it resolves and answers here; the job may still run, or have ended",
+    )
+    .retryable()
+}
+
+impl JobsRequest {
+    /// Whether the filters beside `job_id` select a job.
+    fn selects(&self, job: &JobEntry) -> bool {
+        self.host.as_ref().is_none_or(|host| *host == job.host)
+            && (self.label.is_none() || self.label == job.label)
+            && self.state.is_none_or(|state| state == job.standing.state)
+            && self.fleet.as_ref().is_none_or(|fleet| is_member(&job.job_id, fleet))
+            && self.limit != Some(0)
+    }
+}
+
+/// Whether a job is a member of a fleet: its id is that of the fleet, a slash, and more.
+fn is_member(job: &str, fleet: &str) -> bool {
+    job.strip_prefix(fleet).is_some_and(|rest| rest.starts_with('/'))
+}

@@ -1,0 +1,43 @@
+//! The requests whose arguments are the fields of one struct. `RunRequest` combines two structs.
+
+use serde_json::{Map, Value};
+
+use super::{
+    CommandRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest, JobsRequest,
+    PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, VoteRequest, WaitRequest,
+    WriteRequest,
+};
+use crate::error::Error;
+use crate::request::{Request, parse};
+use crate::schema::schema_of;
+
+macro_rules! plain_requests {
+    ($($request:ty),*) => { $(
+        impl Request for $request {
+            fn parse(object: Map<String, Value>) -> Result<Self, Error> {
+                parse(object)
+            }
+
+            fn schema() -> Map<String, Value> {
+                schema_of::<Self>()
+            }
+        }
+    )* };
+}
+
+plain_requests!(
+    CommandRequest,
+    TailRequest,
+    ReadRequest,
+    SearchRequest,
+    WaitRequest,
+    WriteRequest,
+    SignalRequest,
+    JobsRequest,
+    HostsRequest,
+    ForgetRequest,
+    ForwardRequest,
+    GetRequest,
+    PutRequest,
+    VoteRequest
+);

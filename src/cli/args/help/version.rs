@@ -1,9 +1,0 @@
-/// Version, commit and features.
-pub(crate) fn long_version() -> String {
-    let commit = option_env!("SSHJOBS_COMMIT").unwrap_or("not recorded");
-    format!(
-        "{}\ncommit: {commit}\nfeatures: {}",
-        env!("CARGO_PKG_VERSION"),
-        env!("SSHJOBS_FEATURES")
-    )
-}
