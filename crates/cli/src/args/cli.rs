@@ -27,6 +27,7 @@ use sshjobs_wire::remote::ServerAddress;
 /// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.
 #[derive(Debug, Parser)]
 #[command(
+    name = "sshjobs",
     version,
     max_term_width = 100,
     arg_required_else_help = true,

@@ -18,7 +18,7 @@ pub enum LoginShell {
 /// `$`, spaces or newlines.
 ///
 /// ```
-/// assert_eq!(sshjobs::quote("it's $HOME"), r"'it'\''s $HOME'");
+/// assert_eq!(sshjobs_job::quote("it's $HOME"), r"'it'\''s $HOME'");
 /// ```
 pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
