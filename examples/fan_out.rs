@@ -12,7 +12,7 @@ async fn main() -> Result<(), Error> {
     let hosts = FleetSpec::of(["web[1-3]"]);
     let fleet = jobs.fleet(hosts, "uname -s").spawn().await?;
 
-    let mut lines = fleet.lines();
+    let mut lines = fleet.lines().await?;
     while let Some(line) = lines.next().await {
         let line = line.expect("nothing was evicted");
         println!("{}: {}", line.host.unwrap_or_default(), line.line.text);

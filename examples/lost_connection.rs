@@ -9,7 +9,7 @@ async fn main() -> Result<(), Error> {
     let sshd = Sshd::start().await.expect("OpenSSH's sshd is installed");
     let jobs = sshd.jobs();
     let job = jobs.command(Sshd::HOST, "echo before; sleep 60").spawn().await?;
-    let first = job.lines().next().await;
+    let first = job.lines().await?.next().await;
     println!(
         "{}",
         first.expect("a line").expect("nothing was evicted").text

@@ -16,7 +16,7 @@ async fn main() -> Result<(), Error> {
 
     let jobs = start().await?;
     let job = jobs.job(&id).await?;
-    let mut lines = job.lines_after(LineNo::new(2));
+    let mut lines = job.lines_after(LineNo::new(2)).await?;
     while let Some(line) = lines.next().await {
         let line = line.expect("nothing was evicted");
         println!("{} {}", line.line_no.value(), line.text);

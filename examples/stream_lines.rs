@@ -9,7 +9,7 @@ async fn main() -> Result<(), Error> {
     let demo = Demo::start().await?;
     let job = demo.jobs.command(Demo::HOST, "seq 3; echo done >&2").spawn().await?;
 
-    let mut lines = job.lines();
+    let mut lines = job.lines().await?;
     while let Some(line) = lines.next().await {
         match line {
             Ok(line) => println!("{} {:?} {}", line.line_no.value(), line.stream, line.text),

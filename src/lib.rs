@@ -17,7 +17,7 @@
 //! let demo = Demo::start().await?;
 //! let job = demo.jobs.command(Demo::HOST, "echo one; echo two >&2; exit 3").cwd("/tmp").spawn().await?;
 //!
-//! let mut lines = job.lines();
+//! let mut lines = job.lines().await?;
 //! while let Some(line) = lines.next().await {
 //!     let line = line.expect("nothing was evicted");
 //!     println!("{} {:?}: {}", line.line_no.value(), line.stream, line.text);
@@ -35,7 +35,7 @@
 //! - One counter numbers a job's lines 1, 2, 3 …, stdout and stderr together. A number never changes and is never reused.
 //! - Reading changes nothing: the same read gives the same answer until lines are evicted, and readers don't disturb each other.
 //!   A [cursor](jobs::LineNo) is the number of the last line read, and all that a reader has to keep.
-//!   ([`Job::tail_as`](jobs::Job::tail_as) keeps and moves a named one.)
+//!   ([`ReadableJob::tail_as`](jobs::ReadableJob::tail_as) keeps and moves a named one.)
 //! - A job never waits for its readers, except one started with [`Command::follow`](jobs::Command::follow). It keeps its newest
 //!   output within limits, and lines evicted before they were read are reported as an exact count ([`Lagged`](jobs::Lagged)).
 //! - A job's end is reported once, after all of its recorded output, and each kind of end is distinct

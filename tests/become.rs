@@ -486,7 +486,7 @@ async fn a_durable_job_runs_as_root_with_its_stdin_and_without_the_dialogue() {
                 job.write(b"typed\n", PATIENCE).await.unwrap();
                 job.close_stdin(PATIENCE).await.unwrap();
             }
-            let (stdout, stderr, outcome) = collect(job.follow()).await;
+            let (stdout, stderr, outcome) = collect(job.follow().await.unwrap()).await;
             assert_eq!(
                 stdout,
                 format!("root\na 'quoted' value\n/var\n0022\n{typed}")
@@ -523,7 +523,7 @@ async fn files_of_root_are_read_written_and_copied() {
         Error::from(denied.unwrap_err()).code,
         Code::PermissionDenied
     );
-    let as_root = jobs.becoming(Some(root()));
+    let as_root = jobs.with_context(|context| context.becomes = Some(root()));
     as_root
         .put_file(place, content(), &options, &Progress::default())
         .await
@@ -622,11 +622,14 @@ async fn a_durable_job_that_ends_at_once_has_run() {
         // Late output of a background process belongs to the job.
         let late = jobs.command(HOST, "(sleep 0.3; echo late) & echo early");
         let job = late.becomes(root()).durable(true).spawn().await.unwrap();
-        assert_eq!(collect(job.follow()).await.0, "early\nlate\n");
+        assert_eq!(
+            collect(job.follow().await.unwrap()).await.0,
+            "early\nlate\n"
+        );
         for number in 0..12 {
             let command = jobs.command(HOST, format!("echo {number}; exit 4"));
             let job = command.becomes(root()).durable(true).spawn().await.unwrap();
-            let (stdout, _, outcome) = collect(job.follow()).await;
+            let (stdout, _, outcome) = collect(job.follow().await.unwrap()).await;
             assert_eq!(
                 (stdout, outcome.exit_status()),
                 (format!("{number}\n"), Some(4))
@@ -652,7 +655,7 @@ async fn a_time_limit_ends_a_durable_job_or_says_that_it_can_not() {
             eventually("it has ended", async || !is_alive(&mark)).await;
             continue;
         }
-        let mut lines = job.lines();
+        let mut lines = job.lines().await.unwrap();
         let note = lines.next().await.unwrap().unwrap().text;
         assert!(note.contains("asks for a password"), "{note}");
         assert!(is_alive(&mark) && !job.wait_within(Duration::ZERO).await);
@@ -676,7 +679,8 @@ async fn a_caller_with_host_patterns_becomes_only_users_that_they_name() {
     let limited = caller(HOST);
     let error = refusal(&limited, root()).await;
     assert_eq!(error.code, Code::PolicyDenied, "{error:?}");
-    let files = limited.becoming(Some(root())).files(HOST).await;
+    let files = limited.with_context(|context| context.becomes = Some(root()));
+    let files = files.files(HOST).await;
     assert_eq!(Error::from(files.err().unwrap()).code, Code::PolicyDenied);
     let told = output(&caller(&format!("{HOST},root@{HOST}")), root(), "id -un").await;
     assert_eq!(told.0, "root\n", "{}", told.1);

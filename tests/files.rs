@@ -958,7 +958,10 @@ fn sftp_itself_can_use_the_server_in_shell() {
     let batch = "mkdir d\nput local \"d/a 'name'\"\nchmod 600 \"d/a 'name'\"\nsymlink a d/link\n\
                  rename \"d/a 'name'\" d/b\nget d/b back\nln d/b d/c\nrm d/c\nls -a d\n";
     std::fs::write(path("batch"), batch).unwrap();
-    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/core/src/files/sftp_server.sh");
+    let server = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/crates/core/src/files/sftp_server.sh"
+    );
     for shell in ["sh", "bash"] {
         std::fs::remove_dir_all(path("d")).ok();
         let ran = std::process::Command::new("sftp")

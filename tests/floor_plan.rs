@@ -24,12 +24,16 @@ const HOMES: [(&str, &[&str]); 11] = [
 ];
 
 /// Rooms of the core, from the ground up, and the rooms that each may import.
-const ROOMS_OF_CORE: [(&str, &[&str]); 5] = [
+const ROOMS_OF_CORE: [(&str, &[&str]); 6] = [
     ("hosts", &[]),
-    ("files", &["hosts"]),
-    ("forward", &["hosts"]),
-    ("runner", &["hosts"]),
-    ("jobs", &["hosts", "files", "forward", "runner"]),
+    ("admission", &["hosts"]),
+    ("files", &["hosts", "admission"]),
+    ("forward", &["hosts", "admission"]),
+    ("runner", &["hosts", "admission"]),
+    (
+        "jobs",
+        &["hosts", "admission", "files", "forward", "runner"],
+    ),
 ];
 
 /// Folders without tasks, clocks, locks and I/O.

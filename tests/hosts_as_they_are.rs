@@ -220,7 +220,8 @@ async fn check_durable(jobs: &Jobs) {
         .unwrap();
     let outcome = within("the end", job.wait()).await;
 
-    let lines = job.last_lines(10, 1000);
+    let readable = job.readable(sshjobs_policy::Verb::Read).await.unwrap();
+    let lines = readable.last_lines(10, 1000);
     assert_eq!(outcome.exit_status(), Some(4), "{outcome:?} {lines:?}");
     for line in ["out", "err", "late"] {
         assert!(lines.iter().any(|shown| shown == line), "{line}: {lines:?}");
@@ -239,7 +240,8 @@ async fn check_input(jobs: &Jobs) {
 
     within("the end", job.wait()).await;
 
-    let lines = job.last_lines(10, 1000);
+    let readable = job.readable(sshjobs_policy::Verb::Read).await.unwrap();
+    let lines = readable.last_lines(10, 1000);
     assert!(lines.contains(&"got hello".to_owned()), "{lines:?}");
     assert!(
         lines.contains(&"0".to_owned()),

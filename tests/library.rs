@@ -7,7 +7,7 @@ use crate::support::{HOST, Sshd, eventually};
 use futures_util::StreamExt;
 use sshjobs::jobs::{
     Access, Caller, Config, Error, Exit, Filter, Freshness, HostError, Jobs, Lagged, Limits,
-    LostWhy, Outcome, Rights, Role, SpecError, Stdin, Stream, WriteError,
+    LostWhy, Outcome, Refusal, Rights, Role, SpecError, Stdin, Stream, WriteError,
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ async fn a_command_is_built_started_read_line_by_line_and_waited_for() {
         .spawn()
         .await
         .unwrap();
-    let lines: Vec<_> = job.lines().map(Result::unwrap).collect().await;
+    let lines: Vec<_> = job.lines().await.unwrap().map(Result::unwrap).collect().await;
     let find = |text: &str| {
         lines
             .iter()
@@ -73,7 +73,7 @@ async fn a_late_reader_gets_the_number_of_evicted_lines() {
     );
     let job = jobs.command(HOST, "seq 1 1000").spawn().await.unwrap();
     assert!(job.wait_within(SOON).await);
-    let mut lines = job.lines();
+    let mut lines = job.lines().await.unwrap();
     assert_eq!(lines.next().await, Some(Err(Lagged { lines: 900 })));
     let first = lines.next().await.unwrap().unwrap();
     assert_eq!((first.text.as_str(), first.line_no.value()), ("901", 901));
@@ -125,7 +125,7 @@ async fn an_error_says_what_failed_and_its_source_says_why() {
     let sshd = Sshd::start().await;
     let jobs = jobs(&sshd, Limits::default());
     let unknown = jobs.command("wbe1", "true").spawn().await.unwrap_err();
-    let Error::Host(HostError::Unknown { nearest, .. }) = &unknown else {
+    let Error::Refused(Refusal::Host(HostError::Unknown { nearest, .. })) = &unknown else {
         panic!("{unknown:?}")
     };
     assert_eq!(nearest.as_deref(), Some(HOST));
@@ -154,7 +154,7 @@ async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotte
     let job = jobs.command(HOST, "cat").stdin(Stdin::Open).spawn().await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(100), job.wait()).await.is_err());
     job.write(b"still here\n", SOON).await.unwrap();
-    let mut lines = job.lines();
+    let mut lines = job.lines().await.unwrap();
     assert_eq!(lines.next().await.unwrap().unwrap().text, "still here");
     job.close_stdin(SOON).await.unwrap();
     assert!(lines.next().await.is_none());
@@ -178,7 +178,7 @@ async fn a_shutdown_ends_every_wait_also_where_the_host_does_not_answer() {
     let (outcome, ()) = tokio::join!(tokio::time::timeout(3 * SOON, waiting), jobs.shutdown());
     sshd.thaw();
     assert_eq!(outcome.unwrap(), Outcome::Lost(LostWhy::Connection, None));
-    assert!(job.lines().next().await.is_none());
+    assert!(job.lines().await.unwrap().next().await.is_none());
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn users_of_the_library_have_hosts_for_their_tests_that_leave_nothing_behi
     sshd.alias(["db1", "db2"]);
     let jobs = sshd.jobs();
     let spawned = jobs.command("db2", "echo $$; exec sleep 600").spawn().await.unwrap();
-    let pid = spawned.lines().next().await.unwrap().unwrap().text;
+    let pid = spawned.lines().await.unwrap().next().await.unwrap().unwrap().text;
     let directory = sshd.path("");
     drop(sshd);
     assert!(!spawned.wait().await.is_success());

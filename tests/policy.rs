@@ -11,7 +11,10 @@ use crate::support::{McpClient, Sshd, eventually};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use sshjobs::jobs::{Access, Error, Jobs};
+use sshjobs::jobs::{
+    Access, Error, Jobs, LineNo, PageQuery, ReadQuery, Refusal, Render, SearchQuery, Selection,
+    Unit, Wait,
+};
 use sshjobs_policy::quote_for_any_shell;
 
 /// Names of one sshd, with the tag of each.
@@ -265,23 +268,58 @@ async fn no_reply_shows_lines_to_a_caller_who_may_neither_tail_nor_read() {
     }
 }
 
+/// Also of a handle from the program's own start: to start a job is not to read it.
 #[tokio::test]
-async fn the_librarys_handle_of_a_job_needs_the_verbs_that_read() {
+async fn a_handle_reads_only_by_verbs_that_the_policy_allows() {
     let (sshd, file) = sshd_with(WITHOUT_LINES).await;
     let mut config = sshd.config();
     config.policy.file = Some(file.clone());
     let jobs = Jobs::new(config, Access::Listed);
-    let job = jobs.command("app1", "echo a word").spawn().await.unwrap();
-    job.wait_within(Duration::from_secs(10)).await;
+    let started = jobs.command("app1", "echo a word").spawn().await.unwrap();
+    let outcome = started.wait().await;
+    let found = jobs.job(started.id()).await.unwrap();
 
-    let refused = jobs.job(job.id()).await.err();
+    assert_eq!(outcome.exit_status(), Some(0));
+    let pattern = regex::Regex::new("word").unwrap();
+    for job in [&started, &found] {
+        let query = PageQuery::after(LineNo::START);
+        let page = ReadQuery {
+            unit: Unit::Lines,
+            offset: 0,
+            length: 10,
+            max_bytes: 1000,
+            selection: Selection::Both,
+            render: Render::Clean,
+        };
+        let search = SearchQuery {
+            cursor: LineNo::START,
+            last: None,
+            selection: Selection::Both,
+            context: 0,
+            max_matches: 1,
+            max_bytes: 1000,
+        };
+        let refusals = [
+            ("tail", job.tail(&query, &Wait::default()).await.err()),
+            ("read", job.read(&page).await.err()),
+            ("search", job.search(search, pattern.clone()).await.err()),
+            ("lines", job.lines().await.err()),
+            ("follow", job.follow().await.err()),
+            ("processes", job.processes().await.err()),
+        ];
+        for (read, refused) in refusals {
+            assert!(
+                matches!(refused, Some(Error::Refused(Refusal::Policy(_)))),
+                "{read}: {refused:?}"
+            );
+        }
+    }
 
-    assert!(matches!(refused, Some(Error::Policy(_))), "{refused:?}");
-    let readable = WITHOUT_LINES.replace("\"wait\"", "\"wait\", \"tail\", \"read\", \"search\"");
+    let readable = WITHOUT_LINES.replace("\"wait\"", "\"wait\", \"tail\"");
     std::fs::write(&file, readable).unwrap();
     jobs.reload_policy().await;
-    let handle = jobs.job(job.id()).await.unwrap();
-    assert_eq!(handle.last_lines(1, 100), ["a word"]);
+    let mut lines = started.lines().await.unwrap();
+    assert_eq!(lines.next().await.unwrap().unwrap().text, "a word");
     jobs.shutdown().await;
 }
 

@@ -28,7 +28,7 @@ const FLOOD: usize = 512 << 20;
 pub(crate) async fn becoming(report: &mut Report, sshd: &Sshd) {
     let jobs = sshd.jobs();
     let root = Become::new("root", BecomeMethod::Sudo).unwrap();
-    let becoming = jobs.becoming(Some(root));
+    let becoming = jobs.with_context(|context| context.becomes = Some(root));
     let mut fastest = [f64::MAX; 3];
     for round in 0..60 {
         let runs = [

@@ -94,7 +94,7 @@ pub(super) fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>
     send_notifications(&service);
     // A command of a person makes its call again while it waits.
     service
-        .waiting_for_approval(Duration::ZERO)
+        .with_context(|context| context.approval_wait = Duration::ZERO)
         .of(Caller::local(), Rights::everywhere(Role::Admin))
 }
 

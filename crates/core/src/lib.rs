@@ -3,8 +3,9 @@
 //!
 //! It promises what docs/reliability.md says of jobs and their output, to the faces and the library,
 //! which use its [`jobs`]. The other rooms are below: [`runner`], [`files`] and [`forward`] work on
-//! the connections of [`hosts`].
+//! the connections of [`hosts`], for a [`Permit`](admission::Permit) of [`admission`].
 
+pub mod admission;
 pub mod files;
 pub mod forward;
 pub mod hosts;

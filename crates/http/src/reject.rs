@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 
 use super::status::Failure;
 use crate::oidc::TokenRefused;
-use sshjobs_core::jobs::{Role, SharedValueError};
+use sshjobs_core::jobs::{Refusal, Role, SharedValueError};
 use sshjobs_wire::tokens::Refused;
 use sshjobs_wire::{Code, Error, Service};
 
@@ -142,10 +142,10 @@ pub(super) fn body_broken() -> Failure {
 }
 
 /// The caller's role is too low for a path, whatever the body contains.
-pub(super) fn role(service: &Service, needed: Role) -> sshjobs_core::jobs::Error {
+pub(super) fn role(service: &Service, needed: Role) -> Refusal {
     let library = service.library();
     let caller = library.caller().clone();
-    sshjobs_core::jobs::Error::Denied {
+    Refusal::Denied {
         caller,
         role: library.rights().role,
         needed,

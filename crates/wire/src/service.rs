@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::pass_on::PassOn;
 use crate::error::Error;
 use sshjobs_core::jobs::{
-    Access, Become, Caller, Config, Defaults, Job, Jobs, Limits, PolicyVerb, Prompter, Prompters,
-    Rights,
+    Access, CallContext, Caller, Config, Defaults, Job, Jobs, Limits, PolicyVerb, Prompter,
+    Prompters, ReadableJob, Rights,
 };
 
 /// The contract over [`Jobs`]: one method per verb, with its request, its reply and one [`Error`] type.
@@ -64,20 +64,11 @@ impl Service {
         }
     }
 
-    /// The same service for a caller at an address.
+    /// The same service for another call: `change` says what differs.
     #[must_use]
-    pub fn called_from(&self, address: std::net::IpAddr) -> Self {
+    pub fn with_context(&self, change: impl FnOnce(&mut CallContext)) -> Self {
         Self {
-            jobs: self.jobs.called_from(address),
-            ..self.clone()
-        }
-    }
-
-    /// The same service, whose calls wait this long for approvers. 20 seconds is the default and the maximum.
-    #[must_use]
-    pub fn waiting_for_approval(&self, wait: Duration) -> Self {
-        Self {
-            jobs: self.jobs.waiting_for_approval(wait),
+            jobs: self.jobs.with_context(change),
             ..self.clone()
         }
     }
@@ -106,14 +97,6 @@ impl Service {
     pub(crate) fn editing(&self) -> Self {
         Self {
             jobs: self.jobs.editing(),
-            ..self.clone()
-        }
-    }
-
-    /// The same service, with commands and files used as another user of the host.
-    pub fn becoming(&self, becomes: Option<Become>) -> Self {
-        Self {
-            jobs: self.jobs.becoming(becomes),
             ..self.clone()
         }
     }
@@ -174,7 +157,13 @@ impl Service {
         &self.jobs.config().defaults
     }
 
+    /// A job, for a verb that shows none of its output.
     pub(super) async fn job(&self, verb: PolicyVerb, id: &str) -> Result<Job, Error> {
         Ok(self.jobs.job_for(verb, id).await?)
+    }
+
+    /// A job, for a verb that shows its output.
+    pub(super) async fn readable(&self, verb: PolicyVerb, id: &str) -> Result<ReadableJob, Error> {
+        Ok(self.jobs.readable(verb, id).await?)
     }
 }

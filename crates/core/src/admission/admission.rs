@@ -1,244 +1,343 @@
-//! The door that every verb passes: it knows the caller's rights, asks the policy, and hands out the
-//! runner and the hosts only after these checks.
+//! The one way to act: it knows the caller's rights, asks the policy, and hands out permits.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::net::IpAddr;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use secrecy::ExposeSecret;
 
-use super::config::Config;
-use super::error::Error;
+use super::call::{Call, Content, JobFacts, On, Starting};
+use super::context::{APPROVAL_WAIT, CallContext};
+use super::error::Refusal;
 use super::excluded::is_excluded_by_address;
-use super::judge::{
-    Ballot, Call, Content, EarlierStart, Judge, On, Permission, Place, PolicyState, Start, Voter,
-    Why,
+use super::judge::Judge;
+use super::machines::Place;
+use super::permit::{
+    Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
+    Starts, UseFiles, WriteInput,
 };
-use super::last_errors::LastErrors;
-use super::notify::Notifier;
-use super::rights::Rights;
-use super::secrets::Secrets;
-use crate::forward::Forwards;
-use crate::hosts::{HostBook, HostError, HostRef, Hosts};
-use crate::runner::{Lookup, Runner};
+use super::refusal::Why;
+use super::ruling::EarlierStart;
+use super::voting::{Ballot, Voter};
+use crate::hosts::{HostError, HostRef, Hosts};
 use sshjobs_base::nearest::nearest;
-use sshjobs_job::{Caller, Draft, JobId, Scope, StdinPlan, TemplateCall};
+use sshjobs_job::{Draft, JobId, JobSpec, StdinPlan, TemplateCall, unfold, words};
 use sshjobs_policy::approval::Approval;
 use sshjobs_policy::{Role, Template, Verb};
-use sshjobs_store::{Store, StoreError};
 
-/// The only way to the runner and the hosts. Every verb of every caller passes it. It refuses jobs
-/// of other callers, hosts that may not be used, and verbs that the caller's role does not allow.
+/// Admits the calls of one caller. It refuses hosts that may not be used, verbs that the caller's
+/// role does not allow, and what the policy refuses. A cheap handle.
 #[derive(Clone)]
-pub(super) struct Door {
-    visitor: Arc<Visitor>,
-    inside: Arc<Inside>,
+pub struct Admission {
+    context: Arc<CallContext>,
+    hosts: Arc<Hosts>,
+    judge: Arc<Judge>,
 }
 
-/// The caller at the door.
-#[derive(Clone)]
-struct Visitor {
-    caller: Caller,
-    /// The address from which the caller has called, for the audit log. `None` for one of this machine.
-    address: Option<IpAddr>,
-    rights: Rights,
-    /// Time that a call waits for approvers.
-    approval_wait: Duration,
+/// A start, as its caller describes it.
+pub(crate) struct StartCall<'a> {
+    pub(crate) verb: Verb,
+    pub(crate) spec: &'a JobSpec,
+    /// The id that the job gets.
+    pub(crate) id: &'a JobId,
+    pub(crate) idempotency_key: Option<&'a str>,
+    /// Why it is needed, for those who have to agree.
+    pub(crate) reason: Option<&'a str>,
+    /// Whether the caller gets the output as well, and needs the verb run.
+    pub(crate) shows_output: bool,
 }
 
-/// A host that a caller may use for a verb.
-pub(super) struct AllowedHost<'a> {
-    pub(super) inside: &'a Inside,
-    pub(super) host: HostRef,
-    pub(super) permission: Permission,
+/// The answer to a start.
+pub(crate) enum StartAnswer {
+    /// It may start.
+    Permitted(Permit<Start>),
+    /// It repeats a start that was approved. Nothing may be started.
+    Repeats(RepeatedStart),
 }
 
-/// Time that a call waits for approvers. Less than clients wait for a call.
-const APPROVAL_WAIT: Duration = Duration::from_secs(20);
+/// A start that repeats an approved one.
+pub(crate) struct RepeatedStart {
+    pub(crate) earlier: EarlierStart,
+    /// The time limit of the earlier job.
+    pub(crate) timeout: Option<Duration>,
+}
+
 /// Maximum similar names that are tried for a suggestion.
 const MOST_SUGGESTED: usize = 8;
 /// Maximum names resolved concurrently.
 const AT_A_TIME: usize = 16;
 
-/// State shared by all callers.
-pub(super) struct Inside {
-    pub(super) runner: Runner,
-    pub(super) hosts: Arc<Hosts>,
-    pub(super) config: Config,
-    pub(super) last_errors: LastErrors,
-    pub(super) forwards: Forwards,
-    pub(super) judge: Judge,
-    pub(super) secrets: Arc<Secrets>,
-    pub(super) notifier: Notifier,
-    /// The store of a face's own state.
-    pub(super) store: Option<Result<Arc<dyn Store>, StoreError>>,
-}
+impl Admission {
+    pub(crate) fn new(context: CallContext, hosts: Arc<Hosts>, judge: Judge) -> Self {
+        Self {
+            context: Arc::new(context),
+            hosts,
+            judge: Arc::new(judge),
+        }
+    }
 
-impl Door {
-    pub(super) fn new(caller: Caller, rights: Rights, inside: Inside) -> Self {
-        let visitor = Visitor {
-            caller,
-            address: None,
-            rights,
-            approval_wait: APPROVAL_WAIT,
+    /// The same for another call.
+    pub(crate) fn in_context(&self, context: CallContext) -> Self {
+        let context = CallContext {
+            approval_wait: context.approval_wait.min(APPROVAL_WAIT),
+            ..context
         };
         Self {
-            visitor: Arc::new(visitor),
-            inside: Arc::new(inside),
+            context: Arc::new(context),
+            ..self.clone()
         }
     }
 
-    fn with(&self, visitor: Visitor) -> Self {
-        Self {
-            visitor: Arc::new(visitor),
-            inside: Arc::clone(&self.inside),
-        }
+    /// What is known of the call.
+    pub(crate) fn context(&self) -> &CallContext {
+        &self.context
     }
 
-    /// The same door for another caller.
-    pub(super) fn of(&self, caller: Caller, rights: Rights) -> Self {
-        self.with(Visitor {
-            caller,
-            address: None,
-            rights,
-            approval_wait: self.visitor.approval_wait,
-        })
-    }
-
-    /// The address from which the caller has called. `None` for one of this machine.
-    pub(super) fn address(&self) -> Option<IpAddr> {
-        self.visitor.address
-    }
-
-    /// The same door for a caller at an address.
-    pub(super) fn called_from(&self, address: IpAddr) -> Self {
-        self.with(Visitor {
-            address: Some(address),
-            ..Visitor::clone(&self.visitor)
-        })
-    }
-
-    /// The same door for calls that wait this long for approvers, at most 20 seconds.
-    pub(super) fn waiting_for_approval(&self, approval_wait: Duration) -> Self {
-        self.with(Visitor {
-            approval_wait: approval_wait.min(APPROVAL_WAIT),
-            ..Visitor::clone(&self.visitor)
-        })
-    }
-
-    pub(super) fn approval_wait(&self) -> Duration {
-        self.visitor.approval_wait
-    }
-
-    pub(super) fn caller(&self) -> &Caller {
-        &self.visitor.caller
-    }
-
-    pub(super) fn rights(&self) -> &Rights {
-        &self.visitor.rights
-    }
-
-    /// The callers whose jobs this caller sees.
-    pub(super) fn scope(&self) -> Scope {
-        if self.visitor.rights.role == Role::Admin {
-            Scope::All
-        } else {
-            Scope::Of(self.visitor.caller.clone())
-        }
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        &self.inside.config
-    }
-
-    /// Access for the shutdown of the process, which is not a caller's verb.
-    pub(super) fn runner(&self) -> &Runner {
-        &self.inside.runner
-    }
-
-    /// All forwards, for the shutdown of the process.
-    pub(super) fn forwards(&self) -> &Forwards {
-        &self.inside.forwards
+    /// Decides for all callers.
+    pub(crate) fn judge(&self) -> &Judge {
+        &self.judge
     }
 
     /// Whether the caller has rights on a host.
-    pub(super) fn has_host(&self, host: &str) -> bool {
-        self.visitor.rights.hosts.contain(host, self.inside.hosts.book().tags(host))
+    pub(crate) fn has_host(&self, host: &str) -> bool {
+        self.context.rights.hosts.contain(host, self.hosts.book().tags(host))
     }
 
-    /// Access for a verb that reads. The policy has decided when the caller got the job.
-    pub(super) fn look(&self, verb: Verb, subject: &dyn fmt::Display) -> &Inside {
-        tracing::trace!(caller = %self.visitor.caller, ?verb, subject = ?subject.to_string(), "call");
-        &self.inside
-    }
-
-    /// Access for a verb on a host.
+    /// Admits the start of a job, on each of its hosts, and reserves room for it.
     ///
     /// # Errors
-    /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
-    pub(super) async fn act(&self, verb: Verb, on: On<'_>) -> Result<&Inside, Error> {
-        self.check_rights(verb, on).await?;
-        self.judge(verb, on).await?;
-        tracing::info!(caller = %self.visitor.caller, ?verb, host = on.place.host, "call");
-        Ok(&self.inside)
+    /// [`Refusal`]. Then nothing is reserved.
+    pub(crate) async fn admit_start(&self, start: &StartCall<'_>) -> Result<StartAnswer, Refusal> {
+        let spec = start.spec;
+        let mut starts = Starts {
+            judge: Arc::clone(&self.judge),
+            claims: Vec::new(),
+            timeout: spec.timeout,
+            id: start.id.clone(),
+        };
+        for host in spec.hosts() {
+            let on = start.on(host);
+            let admitted = match self.check_start(start, on).await {
+                Ok(()) => self.judge.decide_start(self.call(start.verb, on), spec.timeout).await,
+                Err(refusal) => {
+                    fail(starts, start.verb, &self.context, &refusal).await;
+                    return Err(refusal);
+                }
+            };
+            let claim = match admitted {
+                Ok(claim) => claim,
+                Err(refusal) => {
+                    let refusal = Refusal::from(refusal);
+                    fail(starts, start.verb, &self.context, &refusal).await;
+                    return Err(refusal);
+                }
+            };
+            if let Some(earlier) = claim.earlier() {
+                let earlier = earlier.clone();
+                let timeout = claim.timeout;
+                return Ok(StartAnswer::Repeats(RepeatedStart { earlier, timeout }));
+            }
+            // The strictest rule sets the time limit of a whole fleet.
+            starts.timeout = starts.timeout.into_iter().chain(claim.timeout).min();
+            starts.claims.push(claim);
+        }
+        Ok(StartAnswer::Permitted(Permit::new(
+            &self.context.caller,
+            start.verb,
+            starts,
+        )))
     }
 
-    /// Asks the policy about a verb on a host, and records the decision.
-    ///
-    /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn judge(&self, verb: Verb, on: On<'_>) -> Result<Permission, Error> {
-        Ok(self.inside.judge.decide(self.call(verb, on)).await?)
+    /// Checks that come before the policy's decision on the start on one host.
+    async fn check_start(&self, start: &StartCall<'_>, on: On<'_>) -> Result<(), Refusal> {
+        self.check_user(start.verb, on).await?;
+        // Where the caller may not start, the refusal is that of an unlisted host, which names the start.
+        if start.shows_output && self.is_allowed(start.verb, on.place.host).await {
+            self.ask(Verb::Run, on).await?;
+        }
+        Ok(())
     }
 
-    /// Asks the policy about the start of a job, and reserves room for it.
+    /// Notes that the start which a call repeats has no job: it needs another approval.
     ///
     /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn judge_start(
+    /// [`Refusal::Policy`].
+    pub(crate) async fn note_no_job(
+        &self,
+        start: &StartCall<'_>,
+        earlier: &EarlierStart,
+    ) -> Result<(), Refusal> {
+        let call = self.call(start.verb, start.on(&start.spec.host));
+        Ok(self.judge.note_no_job(call, earlier).await?)
+    }
+
+    /// Admits a verb that shows output of a job. The verb is tail, read, search or run.
+    ///
+    /// # Errors
+    /// [`Refusal::Policy`].
+    pub(crate) async fn admit_reading(
+        &self,
+        verb: Verb,
+        job: JobFacts<'_>,
+    ) -> Result<Permit<ReadOutput>, Refusal> {
+        self.judge_job(verb, job).await?;
+        Ok(Permit::new(&self.context.caller, verb, job.id.clone()))
+    }
+
+    /// Admits input for a job, with its content for those who have to agree. `None` if it needs no consent of its own.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_input(
+        &self,
+        job: JobFacts<'_>,
+        content: Option<Content<'_>>,
+    ) -> Result<Permit<WriteInput>, Refusal> {
+        self.admit_on_job(Verb::Write, job, content).await
+    }
+
+    /// Admits a signal to a job.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_signal(
+        &self,
+        job: JobFacts<'_>,
+    ) -> Result<Permit<SignalJob>, Refusal> {
+        self.admit_on_job(Verb::Signal, job, None).await
+    }
+
+    /// Admits the deletion of a job or its output.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_forgetting(
+        &self,
+        job: JobFacts<'_>,
+    ) -> Result<Permit<ForgetJob>, Refusal> {
+        self.admit_on_job(Verb::Forget, job, None).await
+    }
+
+    /// Admits a verb that reads or writes files of a host.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_files(
         &self,
         verb: Verb,
         on: On<'_>,
-        timeout: Option<Duration>,
-    ) -> Result<Start, Error> {
-        Ok(self.inside.judge.decide_start(self.call(verb, on), timeout).await?)
+    ) -> Result<Permit<UseFiles>, Refusal> {
+        let host = self.find_host(verb, on.place.host).await?;
+        self.check_user(verb, on).await?;
+        let permission = self.judge.decide(self.call(verb, on)).await?;
+        let subject = FilesOfHost {
+            host,
+            most_bytes: permission.most_bytes,
+        };
+        Ok(Permit::new(&self.context.caller, verb, subject))
+    }
+
+    /// Admits a forward through a host.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_forward(&self, on: On<'_>) -> Result<Permit<OpenForward>, Refusal> {
+        self.admit_on_host(Verb::Forward, on).await
+    }
+
+    /// Admits a connection to a host without a command. The verb is probe or trust.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_connection(
+        &self,
+        verb: Verb,
+        host: &str,
+    ) -> Result<Permit<Connect>, Refusal> {
+        self.admit_on_host(verb, On::host(host)).await
+    }
+
+    /// Admits a verb on a host whose key was asked for before.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_trust(&self, host: &str) -> Result<Permit<Connect>, Refusal> {
+        let on = On::host(host);
+        self.check_rights(Verb::Trust, on).await?;
+        self.judge.decide(self.call(Verb::Trust, on)).await?;
+        tracing::info!(caller = %self.context.caller, host, "trust");
+        let host = self.reference(host);
+        Ok(Permit::new(&self.context.caller, Verb::Trust, host))
+    }
+
+    async fn admit_on_host<A>(&self, verb: Verb, on: On<'_>) -> Result<Permit<A>, Refusal>
+    where
+        A: Act<Subject = HostRef>,
+    {
+        let host = self.find_host(verb, on.place.host).await?;
+        self.check_user(verb, on).await?;
+        self.judge.decide(self.call(verb, on)).await?;
+        Ok(Permit::new(&self.context.caller, verb, host))
+    }
+
+    /// Admits a verb on a job: it needs rights on each of its hosts.
+    async fn admit_on_job<A>(
+        &self,
+        verb: Verb,
+        job: JobFacts<'_>,
+        content: Option<Content<'_>>,
+    ) -> Result<Permit<A>, Refusal>
+    where
+        A: Act<Subject = JobId>,
+    {
+        for host in job.spec.hosts() {
+            let on = On {
+                job: Some(job.id),
+                ..On::host(host)
+            };
+            self.check_rights(verb, on).await?;
+        }
+        for on in on_job(job, content) {
+            self.judge.decide(self.call(verb, on)).await?;
+        }
+        tracing::info!(caller = %self.context.caller, ?verb, job = %job.id, "call");
+        Ok(Permit::new(&self.context.caller, verb, job.id.clone()))
     }
 
     /// Whether the policy allows a verb on a host.
-    pub(super) async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
+    pub(crate) async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
         self.ask(verb, On::host(host)).await.is_ok()
     }
 
     /// Asks the policy about a verb that is not performed yet.
     ///
     /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn ask(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
-        Ok(self.inside.judge.ask(self.call(verb, on)).await?)
+    /// [`Refusal::Policy`].
+    pub(crate) async fn ask(&self, verb: Verb, on: On<'_>) -> Result<(), Refusal> {
+        Ok(self.judge.ask(self.call(verb, on)).await?)
     }
 
     /// Whether the policy allows a verb on every host.
-    pub(super) async fn is_allowed_everywhere(&self, verb: Verb) -> bool {
-        self.inside.judge.allows_everywhere(self.call_without_host(verb)).await
+    pub(crate) async fn is_allowed_everywhere(&self, verb: Verb) -> bool {
+        self.judge.allows_everywhere(self.call_without_host(verb)).await
     }
 
     /// Records a call that was refused because of the caller's role.
-    pub(super) async fn note_refusal(&self, verb: Verb, error: &Error) {
+    pub(crate) async fn note_refusal(&self, verb: Verb, error: &Refusal) {
         let call = self.call_without_host(verb);
         let refusal = call.refused(Why::Rights(error.to_string()));
-        self.inside.judge.note_refusal(&refusal, call).await;
+        self.judge.note_refusal(&refusal, call).await;
     }
 
     fn call_without_host(&self, verb: Verb) -> Call<'_> {
         Call {
-            caller: &self.visitor.caller,
-            address: self.visitor.address,
-            rights: &self.visitor.rights,
+            caller: &self.context.caller,
+            address: self.context.address,
+            rights: &self.context.rights,
             verb,
-            approval_wait: self.visitor.approval_wait,
+            approval_wait: self.context.approval_wait,
             on: None,
         }
     }
@@ -246,21 +345,21 @@ impl Door {
     /// The template that a call names, with accepted values of its parameters.
     ///
     /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn template(
+    /// [`Refusal::Policy`].
+    pub(crate) async fn template(
         &self,
         verb: Verb,
         host: &str,
         wanted: &TemplateCall,
-    ) -> Result<(Template, BTreeMap<String, String>), Error> {
+    ) -> Result<(Template, BTreeMap<String, String>), Refusal> {
         let on = On {
             template: Some(&wanted.name),
             ..On::host(host)
         };
         let call = self.call(verb, on);
-        let template = self.inside.judge.template(call, wanted).await;
+        let template = self.judge.template(call, wanted).await;
         if let Err(refusal) = &template {
-            self.inside.judge.note_refusal(refusal, call).await;
+            self.judge.note_refusal(refusal, call).await;
         }
         Ok(template?)
     }
@@ -268,13 +367,13 @@ impl Door {
     /// Refuses settings of a call that its template does not let it set.
     ///
     /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn check_options(
+    /// [`Refusal::Policy`].
+    pub(crate) async fn check_options(
         &self,
         verb: Verb,
         draft: &Draft,
         template: &Template,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Refusal> {
         // An open stdin is a default; `Command` closes it.
         let has_text =
             matches!(&draft.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
@@ -296,7 +395,7 @@ impl Door {
                 };
                 let call = self.call(verb, on);
                 let refusal = call.refused(Why::TemplateOption(option));
-                self.inside.judge.note_refusal(&refusal, call).await;
+                self.judge.note_refusal(&refusal, call).await;
                 Err(refusal.into())
             }
             None => Ok(()),
@@ -305,17 +404,17 @@ impl Door {
 
     fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> Call<'a> {
         Call {
-            caller: &self.visitor.caller,
-            address: self.visitor.address,
-            rights: &self.visitor.rights,
+            caller: &self.context.caller,
+            address: self.context.address,
+            rights: &self.context.rights,
             verb,
-            approval_wait: self.visitor.approval_wait,
+            approval_wait: self.context.approval_wait,
             on: Some(on),
         }
     }
 
     /// Checks the caller's role and host patterns, and records a refusal.
-    pub(super) async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
+    pub(crate) async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Refusal> {
         match self.check(verb, on.place.host) {
             Err(error) => Err(self.recorded(verb, on, error).await),
             checked => checked,
@@ -323,27 +422,27 @@ impl Door {
     }
 
     /// Records a refusal that no rule has made, and returns it.
-    pub(super) async fn recorded(&self, verb: Verb, on: On<'_>, error: Error) -> Error {
+    pub(crate) async fn recorded<E: Display>(&self, verb: Verb, on: On<'_>, error: E) -> E {
         let call = self.call(verb, on);
         let refusal = call.refused(Why::Rights(error.to_string()));
-        self.inside.judge.note_refusal(&refusal, call).await;
+        self.judge.note_refusal(&refusal, call).await;
         error
     }
 
     /// Checks the caller's role and host patterns.
-    fn check(&self, verb: Verb, host: &str) -> Result<(), Error> {
+    fn check(&self, verb: Verb, host: &str) -> Result<(), Refusal> {
         let needed = verb.needed_role();
-        if self.visitor.rights.role < needed {
-            return Err(Error::Denied {
-                caller: self.visitor.caller.clone(),
-                role: self.visitor.rights.role,
+        if self.context.rights.role < needed {
+            return Err(Refusal::Denied {
+                caller: self.context.caller.clone(),
+                role: self.context.rights.role,
                 needed,
             });
         }
         if !self.has_host(host) {
-            let caller = self.visitor.caller.clone();
+            let caller = self.context.caller.clone();
             let host = host.to_owned();
-            return Err(Error::DeniedHost {
+            return Err(Refusal::DeniedHost {
                 caller,
                 host,
                 nearest: None,
@@ -355,160 +454,127 @@ impl Door {
     /// Refuses another user of a host unless the caller might also log in as that user.
     ///
     /// # Errors
-    /// [`Error::DeniedHost`].
-    pub(super) async fn check_user(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
+    /// [`Refusal::DeniedHost`].
+    pub(crate) async fn check_user(&self, verb: Verb, on: On<'_>) -> Result<(), Refusal> {
         let Some(becomes) = on.place.becomes else { return Ok(()) };
         let host = on.place.host;
         let place = host.rsplit_once('@').map_or(host, |(_, place)| place);
         let login = format!("{}@{place}", becomes.user());
         if self.has_host(&login) {
-            tracing::info!(caller = %self.visitor.caller, host, becomes = %becomes, "as another user");
+            tracing::info!(caller = %self.context.caller, host, becomes = %becomes, "as another user");
             return Ok(());
         }
-        let denied = Error::DeniedHost {
-            caller: self.visitor.caller.clone(),
+        let denied = Refusal::DeniedHost {
+            caller: self.context.caller.clone(),
             host: login,
             nearest: None,
         };
         Err(self.recorded(verb, on, denied).await)
     }
 
-    /// Access for a verb on a job: needs rights on each of its hosts.
-    ///
-    /// # Errors
-    /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
-    pub(super) async fn act_on_job(
-        &self,
-        verb: Verb,
-        job: &sshjobs_job::Job,
-        content: Option<Content<'_>>,
-    ) -> Result<&Inside, Error> {
-        for host in job.spec.hosts() {
-            let on = On {
-                job: Some(&job.id),
-                ..On::host(host)
-            };
-            self.check_rights(verb, on).await?;
-        }
-        for on in on_job(job, content) {
-            self.judge(verb, on).await?;
-        }
-        tracing::info!(caller = %self.visitor.caller, ?verb, job = %job.id, "call");
-        Ok(&self.inside)
-    }
-
     /// Asks the policy about a verb on a job: each of its hosts must be allowed. A verb that acts is
-    /// recorded when it does ([`act_on_job`](Self::act_on_job)), and here only if it is refused.
+    /// recorded when it is admitted, and here only if it is refused.
     ///
     /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn judge_job(&self, verb: Verb, job: &sshjobs_job::Job) -> Result<(), Error> {
+    /// [`Refusal::Policy`].
+    pub(crate) async fn judge_job(&self, verb: Verb, job: JobFacts<'_>) -> Result<(), Refusal> {
         let is_read = verb.needed_role() == Role::Read;
         for on in on_job(job, None) {
             if is_read || self.ask(verb, on).await.is_err() {
-                self.judge(verb, on).await?;
+                self.judge.decide(self.call(verb, on)).await?;
             }
         }
         Ok(())
     }
 
-    /// Whether the policy allows the caller lines of a job's output: by tail, or by read. Nothing is recorded.
-    pub(super) async fn may_show_lines(&self, job: &sshjobs_job::Job) -> bool {
+    /// Leave to read a job's output, if the policy allows it by tail or by read. Nothing is recorded: it
+    /// is for replies that may contain some lines.
+    pub(crate) async fn reading_if_allowed(&self, job: JobFacts<'_>) -> Option<Permit<ReadOutput>> {
         for verb in [Verb::Tail, Verb::Read] {
             let mut is_allowed = true;
             for on in on_job(job, None) {
                 is_allowed &= self.ask(verb, on).await.is_ok();
             }
             if is_allowed {
-                return true;
+                return Some(Permit::new(&self.context.caller, verb, job.id.clone()));
             }
         }
-        false
-    }
-
-    /// Access for a verb on a host that the caller names.
-    pub(super) async fn act_on_host(
-        &self,
-        verb: Verb,
-        on: On<'_>,
-    ) -> Result<AllowedHost<'_>, Error> {
-        let host = self.find_host(verb, on.place.host).await?;
-        self.check_user(verb, on).await?;
-        let permission = self.judge(verb, on).await?;
-        Ok(AllowedHost {
-            inside: &self.inside,
-            host,
-            permission,
-        })
+        None
     }
 
     /// Checks everything but the policy for a verb on a host that the caller names.
-    pub(super) async fn find_host(&self, verb: Verb, host: &str) -> Result<HostRef, Error> {
+    pub(crate) async fn find_host(&self, verb: Verb, host: &str) -> Result<HostRef, Refusal> {
         match self.check_rights(verb, On::host(host)).await {
-            Err(Error::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
+            Err(Refusal::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
             checked => checked?,
         }
         self.recorded_address(verb, host).await?;
-        let checked = self.inside.hosts.book().check(host).await;
+        let checked = self.hosts.book().check(host).await;
         // The book suggests any listed host. This replaces it by one that the caller may use.
         if let Err(HostError::Unknown { name, .. }) = checked {
             return Err(self.unknown_host(verb, name).await);
         }
         checked?;
-        tracing::info!(caller = %self.visitor.caller, ?verb, host, "call");
-        Ok(HostRef {
-            caller: self.visitor.caller.clone(),
+        tracing::info!(caller = %self.context.caller, ?verb, host, "call");
+        Ok(self.reference(host))
+    }
+
+    fn reference(&self, host: &str) -> HostRef {
+        HostRef {
+            caller: self.context.caller.clone(),
             name: host.to_owned(),
-        })
+        }
     }
 
     /// Checks everything but the policy for a verb on many hosts that the caller names.
-    pub(super) async fn find_hosts(&self, verb: Verb, hosts: &[String]) -> Result<&Inside, Error> {
+    pub(crate) async fn find_hosts(&self, verb: Verb, hosts: &[String]) -> Result<(), Refusal> {
+        if let [host] = hosts {
+            return self.find_host(verb, host).await.map(drop);
+        }
         for host in hosts {
             // Repeated on failure: `find_host` adds the most similar host to the error.
             if self.check(verb, host).is_err() {
                 self.find_host(verb, host).await?;
             }
         }
-        if self.visitor.rights.hosts.has_exclusions() {
+        if self.context.rights.hosts.has_exclusions() {
             let checks = hosts.iter().map(|host| self.recorded_address(verb, host).boxed());
             let checks: Vec<_> = checks.collect();
             stream::iter(checks).buffered(AT_A_TIME).try_collect::<()>().await?;
         }
-        match self.inside.hosts.book().check_all(hosts).await {
+        match self.hosts.book().check_all(hosts).await {
             Err(HostError::Unknown { name, .. }) => Err(self.unknown_host(verb, name).await),
-            checked => checked.map(|()| &*self.inside).map_err(Error::from),
+            checked => Ok(checked?),
         }
     }
 
     /// Refuses a host that is another name of an excluded one.
-    async fn checked_address(&self, host: &str) -> Result<(), Error> {
-        if is_excluded_by_address(&self.visitor.rights.hosts, self.inside.hosts.book(), host).await
-        {
+    async fn checked_address(&self, host: &str) -> Result<(), Refusal> {
+        if is_excluded_by_address(&self.context.rights.hosts, self.hosts.book(), host).await {
             return Err(self.denied_host(host).await);
         }
         Ok(())
     }
 
     /// Like [`checked_address`](Self::checked_address), and records a refusal in the audit log.
-    async fn recorded_address(&self, verb: Verb, host: &str) -> Result<(), Error> {
+    async fn recorded_address(&self, verb: Verb, host: &str) -> Result<(), Refusal> {
         match self.checked_address(host).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.recorded(verb, On::host(host), error).await),
         }
     }
 
-    async fn denied_host(&self, host: &str) -> Error {
+    async fn denied_host(&self, host: &str) -> Refusal {
         let nearest = self.nearest(host).await;
-        Error::DeniedHost {
-            caller: self.visitor.caller.clone(),
+        Refusal::DeniedHost {
+            caller: self.context.caller.clone(),
             host: host.to_owned(),
             nearest,
         }
     }
 
     /// The names that the caller may use for a verb, also by their addresses, in the same order.
-    pub(super) async fn usable(&self, verb: Verb, names: Vec<String>) -> Vec<String> {
+    pub(crate) async fn usable(&self, verb: Verb, names: Vec<String>) -> Vec<String> {
         let checks: Vec<_> =
             names.into_iter().map(|name| self.if_usable(verb, name).boxed()).collect();
         stream::iter(checks)
@@ -523,117 +589,47 @@ impl Door {
         is_usable.then_some(name)
     }
 
-    /// Notes why the last connection to a host failed, for the list of hosts. `None` if it did not.
-    pub(super) fn note_connection(&self, host: &HostRef, error: Option<&Error>) {
-        self.inside.last_errors.note(host, error);
-    }
-
     /// The templates of the policy that the caller may run on a host.
-    pub(super) async fn templates(&self, host: &str) -> Vec<Template> {
-        if self.visitor.rights.role < Role::Run || !self.may_reach(host).await {
+    pub(crate) async fn templates(&self, host: &str) -> Vec<Template> {
+        if self.context.rights.role < Role::Run || !self.may_reach(host).await {
             return Vec::new();
         }
-        self.inside
-            .judge
-            .templates(&self.visitor.caller, &self.visitor.rights, host)
-            .await
+        self.judge.templates(&self.context.caller, &self.context.rights, host).await
     }
 
     /// The approvals that the caller may see.
     ///
     /// # Errors
-    /// [`Error::Vote`].
-    pub(super) async fn approvals(&self) -> Result<Vec<Approval>, Error> {
-        Ok(self.inside.judge.approvals_seen_by(self.voter()).await?)
+    /// [`Refusal::Vote`].
+    pub(crate) async fn approvals(&self) -> Result<Vec<Approval>, Refusal> {
+        Ok(self.judge.approvals_seen_by(self.voter()).await?)
     }
 
     /// Answers an approval. It lets a command through, so it takes the role that starts commands.
     ///
     /// # Errors
-    /// [`Error::Vote`], [`Error::Denied`].
-    pub(super) async fn vote(&self, ballot: &Ballot) -> Result<Approval, Error> {
-        if self.visitor.rights.role < Role::Run {
-            return Err(Error::Denied {
-                caller: self.visitor.caller.clone(),
-                role: self.visitor.rights.role,
+    /// [`Refusal::Vote`], [`Refusal::Denied`].
+    pub(crate) async fn vote(&self, ballot: &Ballot) -> Result<Approval, Refusal> {
+        if self.context.rights.role < Role::Run {
+            return Err(Refusal::Denied {
+                caller: self.context.caller.clone(),
+                role: self.context.rights.role,
                 needed: Role::Run,
             });
         }
-        Ok(self.inside.judge.vote(self.voter(), ballot).await?)
+        Ok(self.judge.vote(self.voter(), ballot).await?)
     }
 
     fn voter(&self) -> Voter<'_> {
         Voter {
-            caller: &self.visitor.caller,
-            address: self.visitor.address,
-            rights: &self.visitor.rights,
+            caller: &self.context.caller,
+            address: self.context.address,
+            rights: &self.context.rights,
         }
     }
-
-    /// Notes the job that an approved start has led to.
-    pub(super) async fn note_job_of_approval(&self, start: &Start, job: &JobId) {
-        self.inside.judge.note_job_of_approval(start, job).await;
-    }
-
-    /// Notes that the start which a call repeats has no job: it needs another approval.
-    ///
-    /// # Errors
-    /// [`Error::Policy`].
-    pub(super) async fn note_no_job(
-        &self,
-        verb: Verb,
-        on: On<'_>,
-        earlier: &EarlierStart,
-    ) -> Result<(), Error> {
-        Ok(self.inside.judge.note_no_job(self.call(verb, on), earlier).await?)
-    }
-
-    /// Gives the approval of a start back that has started nothing.
-    pub(super) async fn give_back_approval(&self, start: &Start) {
-        self.inside.judge.give_back_approval(start).await;
-    }
-
-    /// The judge, for explanations to operators.
-    pub(super) fn notifier(&self) -> &Notifier {
-        &self.inside.notifier
-    }
-
-    /// The state of all callers, for questions of the operator.
-    pub(super) fn everything(&self) -> &Inside {
-        &self.inside
-    }
-
-    pub(super) fn store(&self) -> Option<Result<Arc<dyn Store>, StoreError>> {
-        self.inside.store.clone()
-    }
-
-    pub(super) fn judge_itself(&self) -> &Judge {
-        &self.inside.judge
-    }
-
-    /// State of the policy, for operators.
-    pub(super) async fn judge_state(&self) -> Option<PolicyState> {
-        self.inside.judge.state().await
-    }
-
-    /// Reads the policy file now.
-    pub(super) async fn reload_policy(&self) {
-        self.inside.judge.reload().await;
-    }
-
-    /// The secrets of the configuration.
-    pub(super) fn secrets(&self) -> &Secrets {
-        &self.inside.secrets
-    }
-
-    /// The known hosts.
-    pub(super) fn book(&self) -> &HostBook {
-        self.inside.hosts.book()
-    }
-
     /// The most similar name among the hosts that the caller may use. Others are not revealed.
-    pub(super) async fn nearest(&self, host: &str) -> Option<String> {
-        let listed = self.inside.hosts.book().listed().await.ok()?;
+    pub(crate) async fn nearest(&self, host: &str) -> Option<String> {
+        let listed = self.hosts.book().listed().await.ok()?;
         let may_use = |name: &String| name != host && self.has_host(name);
         let mut names: Vec<String> = listed.into_keys().filter(may_use).collect();
         for _ in 0..MOST_SUGGESTED {
@@ -648,7 +644,7 @@ impl Door {
 
     /// The error for an unlisted host. A caller whom the policy refuses gets the same error as for a listed host, so
     /// that names are not revealed.
-    async fn unknown_host(&self, verb: Verb, name: String) -> Error {
+    async fn unknown_host(&self, verb: Verb, name: String) -> Refusal {
         if !self.is_allowed(verb, &name).await {
             return self.not_allowed(verb, &name).await;
         }
@@ -657,17 +653,17 @@ impl Door {
     }
 
     /// The refusal for a host on which no rule allows the verb, listed or not. It is in the audit log.
-    pub(super) async fn not_allowed(&self, verb: Verb, host: &str) -> Error {
+    pub(crate) async fn not_allowed(&self, verb: Verb, host: &str) -> Refusal {
         let call = self.call(verb, On::host(host));
         let refusal = call.refused(Why::NotAllowed);
-        self.inside.judge.note_refusal(&refusal, call).await;
+        self.judge.note_refusal(&refusal, call).await;
         refusal.into()
     }
 
     /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin
     /// with limited hosts sees jobs of others only on these.
-    async fn may_see(&self, job: &sshjobs_job::Job) -> bool {
-        if job.caller == self.visitor.caller {
+    pub(crate) async fn may_see(&self, job: JobFacts<'_>) -> bool {
+        if *job.caller == self.context.caller {
             return true;
         }
         for host in job.spec.hosts() {
@@ -679,9 +675,9 @@ impl Door {
     }
 
     /// Whether the caller has rights on a host, or on each host of a fleet by its folded name.
-    async fn may_reach_all(&self, folded: &str) -> bool {
-        for word in sshjobs_job::words(folded) {
-            let hosts = sshjobs_job::unfold(word).unwrap_or_else(|_| vec![word.to_owned()]);
+    pub(crate) async fn may_reach_all(&self, folded: &str) -> bool {
+        for word in words(folded) {
+            let hosts = unfold(word).unwrap_or_else(|_| vec![word.to_owned()]);
             for host in hosts {
                 if !self.may_reach(&host).await {
                     return false;
@@ -692,54 +688,55 @@ impl Door {
     }
 
     /// Whether the caller has rights on a host, also by its address.
-    pub(super) async fn may_reach(&self, host: &str) -> bool {
+    pub(crate) async fn may_reach(&self, host: &str) -> bool {
         self.has_host(host)
-            && !is_excluded_by_address(&self.visitor.rights.hosts, self.inside.hosts.book(), host)
-                .await
+            && !is_excluded_by_address(&self.context.rights.hosts, self.hosts.book(), host).await
     }
 
     /// The most similar name that the caller may use. `None` if `host` itself is listed.
-    pub(super) async fn nearest_unlisted(&self, host: &str) -> Option<String> {
-        let listed = self.inside.hosts.book().listed().await.ok()?;
+    pub(crate) async fn nearest_unlisted(&self, host: &str) -> Option<String> {
+        let listed = self.hosts.book().listed().await.ok()?;
         if listed.contains_key(host) {
             None
         } else {
             self.nearest(host).await
         }
     }
+}
 
-    /// Finds a job by its id.
-    pub(super) async fn find(&self, id: &JobId) -> Result<Arc<sshjobs_job::Job>, Error> {
-        // Cut, because the caller chose the id and may have sent any text.
-        let unknown = Error::UnknownJob(id.as_str().chars().take(64).collect());
-        match self.look(Verb::Jobs, id).runner.lookup(&self.scope(), id).await {
-            Lookup::Found(job) if self.may_see(&job).await => Ok(job),
-            // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
-            Lookup::Found(_) => Err(unknown),
-            Lookup::Expired(tombstone) => {
-                let is_visible = tombstone.caller == self.visitor.caller
-                    || self.may_reach_all(&tombstone.host).await;
-                Err(if is_visible {
-                    Error::Expired(tombstone)
-                } else {
-                    unknown
-                })
-            }
-            Lookup::Unknown => Err(unknown),
-            Lookup::Unreadable(error) => Err(Error::Store(error)),
+impl<'a> StartCall<'a> {
+    /// The start on one of its hosts.
+    fn on(&self, host: &'a str) -> On<'a> {
+        let is_fleet = self.spec.fleet.is_some();
+        On {
+            template: self.spec.template.as_ref().map(|template| template.name.as_str()),
+            start: Some(Starting {
+                spec: self.spec,
+                // No person can approve the start of a fleet's member.
+                job: (!is_fleet).then_some(self.id),
+                idempotency_key: self.idempotency_key,
+                reason: self.reason,
+            }),
+            ..On::place(Place {
+                host,
+                becomes: self.spec.becomes.as_ref(),
+            })
         }
     }
 }
 
+/// Records that the starts of a fleet's other members came to nothing.
+async fn fail(starts: Starts, verb: Verb, context: &CallContext, refusal: &Refusal) {
+    let permit = Permit::<Start>::new(&context.caller, verb, starts);
+    permit.fail(&refusal.to_string(), true).await;
+}
+
 /// Where a verb on a job takes effect: on each of its hosts.
-fn on_job<'a>(
-    job: &'a sshjobs_job::Job,
-    content: Option<Content<'a>>,
-) -> impl Iterator<Item = On<'a>> {
+fn on_job<'a>(job: JobFacts<'a>, content: Option<Content<'a>>) -> impl Iterator<Item = On<'a>> {
     let template = job.spec.template.as_ref().map(|template| template.name.as_str());
     job.spec.hosts().iter().map(move |host| On {
         template,
-        job: Some(&job.id),
+        job: Some(job.id),
         content,
         is_one_of_many: job.spec.fleet.is_some(),
         ..On::place(Place {

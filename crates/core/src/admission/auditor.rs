@@ -323,7 +323,7 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
         decided.job = on.job.map(|job| job.as_str().to_owned());
         decided.template = on.template.map(str::to_owned);
         decided.target = on.target.map(str::to_owned);
-        decided.path = on.path.map(ToString::to_string);
+        decided.path = on.path.map(str::to_owned);
         if let Some(Content::NamedSecret { name, .. }) = on.content {
             decided.secrets.push(name.to_owned());
         }

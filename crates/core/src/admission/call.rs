@@ -5,10 +5,27 @@ use std::time::Duration;
 
 use super::machines::Place;
 use super::refusal::{PolicyRefusal, Why};
-use crate::files::RemotePath;
-use crate::jobs::rights::Rights;
-use sshjobs_job::{Caller, JobId, JobSpec};
+use super::rights::Rights;
+use sshjobs_job::{Caller, Job, JobId, JobSpec};
 use sshjobs_policy::Verb;
+
+/// What is decided on of a job that exists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JobFacts<'a> {
+    pub(crate) id: &'a JobId,
+    pub(crate) caller: &'a Caller,
+    pub(crate) spec: &'a JobSpec,
+}
+
+impl<'a> JobFacts<'a> {
+    pub(crate) fn of(job: &'a Job) -> Self {
+        Self {
+            id: &job.id,
+            caller: &job.caller,
+            spec: &job.spec,
+        }
+    }
+}
 
 /// A call to decide on.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +57,8 @@ pub(crate) struct On<'a> {
     pub(crate) content: Option<Content<'a>>,
     /// Whether it acts on several hosts, of which this is one.
     pub(crate) is_one_of_many: bool,
-    /// The file or directory that it reads or writes there.
-    pub(crate) path: Option<&'a RemotePath>,
+    /// The file or directory that it reads or writes there, in words.
+    pub(crate) path: Option<&'a str>,
 }
 
 /// A job that a call starts.

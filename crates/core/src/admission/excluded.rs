@@ -23,7 +23,7 @@ const AT_A_TIME: usize = 16;
 /// A name that this machine can't resolve is not excluded by its address. Hosts behind a jump host
 /// or a ProxyCommand are compared by address, too. If two networks use the same address, its two
 /// machines count as one host: this may exclude too much, but leaves no way around an exclusion.
-pub(super) async fn is_excluded_by_address(
+pub(crate) async fn is_excluded_by_address(
     patterns: &HostPatterns,
     book: &HostBook,
     name: &str,

@@ -1,8 +1,11 @@
 //! Asks the policy about a call.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use super::approvals::Approvals;
 use super::auditor::{Auditor, Grounds, RecordedDecision};
@@ -10,10 +13,11 @@ use super::call::Call;
 use super::machines::{Machines, Place};
 use super::policy_in_force::{LoadedPolicy, PolicyFileError, PolicyInForce, PolicyState};
 use super::refusal::{Limit, PolicyRefusal, Why};
+use super::rights::Rights;
 use super::ruling::{Allowance, EarlierStart, Ruling, Used};
 use super::usage::{Key, Reservation, Usage};
 use crate::hosts::Hosts;
-use crate::jobs::rights::Rights;
+use sshjobs_base::lock::lock;
 use sshjobs_base::nearest::nearest;
 use sshjobs_job::{Caller, JobId, TemplateCall};
 use sshjobs_policy::audit::AuditFiles;
@@ -32,6 +36,8 @@ pub(crate) struct Judge {
     pub(super) approvals: Approvals,
     /// Locked by the one call at a time that reads the audit log.
     audit_reading: tokio::sync::Mutex<()>,
+    /// Tasks that give back what cancelled starts have reserved.
+    given_back: Mutex<JoinSet<()>>,
 }
 
 /// A call that the policy allows.
@@ -43,7 +49,7 @@ pub(crate) struct Permission {
 
 /// A start that the policy allows. Room for its job is reserved until it is dropped.
 #[derive(Default)]
-pub(crate) struct Start {
+pub(crate) struct StartClaim {
     /// The time limit of the job, if the rule or the caller sets one.
     pub(crate) timeout: Option<Duration>,
     reservation: Option<Reservation>,
@@ -56,7 +62,7 @@ pub(crate) struct Start {
 /// A start, and the rule that allows it.
 struct StartBy {
     allowance: Allowance,
-    start: Start,
+    claim: StartClaim,
 }
 
 impl Judge {
@@ -74,6 +80,7 @@ impl Judge {
             policy: file.map(PolicyInForce::new),
             usage: Arc::default(),
             audit_reading: tokio::sync::Mutex::default(),
+            given_back: Mutex::default(),
         }
     }
 
@@ -156,9 +163,25 @@ impl Judge {
         }
     }
 
+    /// Records that starts were cancelled before anything ran, and gives their approvals back. In the
+    /// background, because the caller is gone.
+    pub(super) fn give_back_later(self: &Arc<Self>, claims: Vec<StartClaim>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let judge = Arc::clone(self);
+        let mut tasks = lock(&self.given_back);
+        while tasks.try_join_next().is_some() {}
+        let giving_back = async move {
+            for claim in claims {
+                claim.note_failure("the call was cancelled".to_owned()).await;
+                judge.give_back_approval(&claim).await;
+            }
+        };
+        tasks.spawn_on(giving_back, &runtime);
+    }
+
     /// Gives the approval of a start back that has started nothing.
-    pub(crate) async fn give_back_approval(&self, start: &Start) {
-        self.give_back(start.approval.as_ref()).await;
+    pub(super) async fn give_back_approval(&self, claim: &StartClaim) {
+        self.give_back(claim.approval.as_ref()).await;
     }
 
     /// Decides on a start with this time limit, and reserves room for its job.
@@ -169,11 +192,11 @@ impl Judge {
         &self,
         call: Call<'_>,
         timeout: Option<Duration>,
-    ) -> Result<Start, Box<PolicyRefusal>> {
+    ) -> Result<StartClaim, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else {
-            return Ok(Start {
+            return Ok(StartClaim {
                 timeout,
-                ..Start::default()
+                ..StartClaim::default()
             });
         };
         let mut ruling = self.decide_or_ask(policy, call).await?;
@@ -181,11 +204,11 @@ impl Judge {
             // Nothing is started, so no limit counts it, and the log has its first call.
             let allowances = ruling.verdict?;
             let most = allowances.first().and_then(|allowance| allowance.limits.timeout);
-            return Ok(Start {
+            return Ok(StartClaim {
                 // As it was for the first call, whose order may have to be sent again.
                 timeout: timeout.into_iter().chain(most).min(),
                 approval: ruling.approval,
-                ..Start::default()
+                ..StartClaim::default()
             });
         }
         let mut started = None;
@@ -194,7 +217,7 @@ impl Judge {
             match self.start_by_any(call, allowances, timeout) {
                 Ok(by) => {
                     ruling.verdict = Ok(vec![by.allowance]);
-                    started = Some(by.start);
+                    started = Some(by.claim);
                 }
                 Err(refusal) => {
                     self.give_back(ruling.approval.take().as_ref()).await;
@@ -204,7 +227,7 @@ impl Judge {
         }
         let recorded = self.record(call, &ruling).await?;
         ruling.verdict?;
-        Ok(Start {
+        Ok(StartClaim {
             recorded,
             approval: ruling.approval,
             ..started.unwrap_or_default()
@@ -213,8 +236,8 @@ impl Judge {
 
     /// Notes that an approved start has led to another job than the one it asked for, so that a repetition
     /// with the same idempotency key finds it.
-    pub(crate) async fn note_job_of_approval(&self, start: &Start, job: &JobId) {
-        if let Some(Used::ByApprovers { id, .. }) = &start.approval {
+    pub(crate) async fn note_job_of_approval(&self, claim: &StartClaim, job: &JobId) {
+        if let Some(Used::ByApprovers { id, .. }) = &claim.approval {
             self.approvals.note_job(id, job).await;
         }
     }
@@ -269,9 +292,9 @@ impl Judge {
         // Any of the rules is enough.
         for allowance in allowances {
             match self.start(call, allowance, timeout) {
-                Ok(start) => {
+                Ok(claim) => {
                     let allowance = allowance.clone();
-                    return Ok(StartBy { allowance, start });
+                    return Ok(StartBy { allowance, claim });
                 }
                 Err(limit) => {
                     exceeded.get_or_insert(Why::Limit {
@@ -289,7 +312,7 @@ impl Judge {
         call: Call<'_>,
         allowance: &Allowance,
         timeout: Option<Duration>,
-    ) -> Result<Start, Limit> {
+    ) -> Result<StartClaim, Limit> {
         let limits = &allowance.limits;
         if let (Some(wanted), Some(most)) = (timeout, limits.timeout)
             && wanted > most
@@ -303,10 +326,10 @@ impl Judge {
             caller: call.caller.clone(),
         };
         let reservation = self.usage.reserve(key, call.idempotency_key(), limits)?;
-        Ok(Start {
+        Ok(StartClaim {
             timeout: timeout.into_iter().chain(limits.timeout).min(),
             reservation: Some(reservation),
-            ..Start::default()
+            ..StartClaim::default()
         })
     }
 
@@ -465,7 +488,7 @@ impl Judge {
     }
 }
 
-impl Start {
+impl StartClaim {
     /// Records that the job was not started.
     pub(crate) async fn note_failure(&self, why: String) {
         if let Some(recorded) = &self.recorded {

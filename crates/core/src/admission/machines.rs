@@ -8,8 +8,8 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::excluded::look_up;
 use crate::hosts::{HostBook, Hosts};
-use crate::jobs::excluded::look_up;
 use sshjobs_base::lock::lock;
 use sshjobs_job::Become;
 use sshjobs_policy::{Endpoint, Machine};

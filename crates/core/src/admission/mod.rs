@@ -1,9 +1,18 @@
-//! Applies the policy: who may do what on which machine.
+//! Who may do what: a call becomes a [`Permit`] or a [`Refusal`].
 //!
 //! # Theory of operation
 //!
-//! Every verb passes the door (`door.rs`), which asks the [`Judge`] after it has checked role and host
-//! patterns of the caller. Without a policy file the judge allows everything.
+//! [`Admission`] admits the calls of one caller, whose [`CallContext`] it has. It checks, in this order, the
+//! caller's role and host patterns, whether the host is another name of an excluded one, whether it is
+//! listed, whether the caller might log in as the user that a command becomes, and the policy. Each
+//! refusal is recorded. What acts on a host or shows output takes a [`Permit`], which only this room
+//! makes.
+//!
+//! A permit for a start owns what the start has reserved: room under the limits of the policy, the use
+//! of an approval, and the line in the audit log that its outcome completes. The runner commits it
+//! with the job, or fails it. Dropped before that, it gives everything back.
+//!
+//! The [`Judge`] applies the policy. Without a policy file it allows everything.
 //!
 //! `policy_in_force.rs` has the policy that is in force. It reads the file when the first call comes and
 //! again, at most once a second, when a call comes after the file has changed. A file with a mistake
@@ -21,28 +30,42 @@
 //!
 //! `usage.rs` counts the jobs and starts of each caller, for the limits of rules.
 
+mod admission;
 mod approvals;
 mod asking;
 mod auditor;
 mod call;
+mod context;
+mod error;
+mod excluded;
 mod explanation;
 mod judge;
 mod machines;
+mod permit;
 mod policy_in_force;
 mod refusal;
 mod repeated_reads;
+mod rights;
 mod ruling;
 mod usage;
 mod voting;
 
-pub(super) use asking::LOOK_AGAIN;
-pub(super) use auditor::Auditor;
-pub(super) use call::{Call, Content, On, Starting};
+pub use admission::Admission;
+pub(crate) use admission::{RepeatedStart, StartAnswer, StartCall};
+pub(crate) use asking::LOOK_AGAIN;
+pub(crate) use auditor::Auditor;
+pub(crate) use call::{Content, JobFacts, On};
+pub use context::CallContext;
+pub use error::Refusal;
+pub(crate) use excluded::is_excluded_by_address;
 pub use explanation::{CaseResult, Explanation};
-pub(super) use judge::{Judge, Permission, Start};
-pub(super) use machines::Place;
+pub(crate) use judge::Judge;
+pub(crate) use machines::Place;
+pub use permit::{
+    Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
+    Starts, UseFiles, WriteInput,
+};
 pub use policy_in_force::{PolicyFileError, PolicyState};
 pub use refusal::{Limit, PolicyRefusal, Why};
-pub(super) use ruling::EarlierStart;
-pub(super) use voting::Voter;
+pub use rights::{HostPatterns, Rights};
 pub use voting::{Ballot, VoteError};

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::approvals::{ApprovalsError, unix_ms};
+use super::excluded::is_excluded_by_address;
 use super::judge::Judge;
-use crate::jobs::excluded::is_excluded_by_address;
-use crate::jobs::rights::Rights;
+use super::rights::Rights;
 use sshjobs_job::Caller;
 use sshjobs_policy::Identity;
 use sshjobs_policy::approval::{Approval, CantVote, Vote};

@@ -11,6 +11,7 @@ use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
 use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
 use super::{Digest, Hasher, Source, digest};
+use crate::admission::{Permit, UseFiles};
 use crate::hosts::{Asking, HostRef, Hosts, Lease, Link, Login, Script, SlotWait, is_refused};
 use sshjobs_job::{Become, LoginShell, for_shell};
 use sshjobs_ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
@@ -46,9 +47,10 @@ impl HostFiles {
     /// Opens a session with the host's SFTP server, as another user if one is given.
     pub async fn open(
         hosts: &Arc<Hosts>,
-        host: &HostRef,
+        permit: &Permit<UseFiles>,
         becomes: Option<&Become>,
     ) -> Result<Self, FilesError> {
+        let host = permit.host();
         let user = FilesUser {
             hosts: Arc::clone(hosts),
             host: host.clone(),
@@ -66,7 +68,7 @@ impl HostFiles {
                         session: Arc::new(session),
                         lease,
                         user,
-                        most_bytes: None,
+                        most_bytes: permit.most_bytes(),
                         runs_no_script: AtomicBool::new(false),
                     });
                 }
@@ -75,12 +77,6 @@ impl HostFiles {
             }
         }
         Err(last.into())
-    }
-
-    /// Limits the bytes of each file that is copied.
-    #[must_use]
-    pub fn with_most_bytes(self, most_bytes: Option<u64>) -> Self {
-        Self { most_bytes, ..self }
     }
 
     /// Maximum bytes of a file that may be copied.

@@ -8,7 +8,8 @@ use super::error::ForwardError;
 use super::forward::{Forward, ForwardOptions};
 use super::spec::ForwardSpec;
 use super::status::{ForwardId, ForwardStatus};
-use crate::hosts::{HostRef, Hosts};
+use crate::admission::{OpenForward, Permit};
+use crate::hosts::Hosts;
 use sshjobs_base::lock::lock;
 use sshjobs_job::Caller;
 
@@ -32,10 +33,11 @@ impl Forwards {
     pub async fn open(
         &self,
         hosts: &Arc<Hosts>,
-        host: HostRef,
+        permit: &Permit<OpenForward>,
         spec: ForwardSpec,
         options: ForwardOptions,
     ) -> Result<ForwardStatus, ForwardError> {
+        let host = permit.host().clone();
         self.check_room(&host.caller)?;
         let id = self.unused_id();
         let opened = Forward::open(id, Arc::clone(hosts), host, spec, options).await?;

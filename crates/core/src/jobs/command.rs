@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,10 +14,11 @@ use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use super::judge::{EarlierStart, LOOK_AGAIN, On, Place, Start, Starting};
+use crate::admission::{LOOK_AGAIN, RepeatedStart, StartAnswer, StartCall};
+use crate::hosts::HostRef;
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
-use crate::runner::{Order, chain};
+use crate::runner::{Order, SpawnError};
 use sshjobs_job::notify::Receiver;
 use sshjobs_job::{
     self, Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key,
@@ -212,7 +214,7 @@ impl<T> Command<T> {
     }
 
     /// Sets why the command is needed, up to 200 characters, for approvers: a rule of the policy may ask
-    /// them. The start then waits 20 seconds for an answer, and fails with [`Error::Policy`] if there is
+    /// them. The start then waits 20 seconds for an answer, and fails with [`Error::Refused`] if there is
     /// none. The same start succeeds, once, after they have agreed.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -248,179 +250,128 @@ impl<T> Command<T> {
         for earlier in turn.after.iter().chain(&turn.after_ok) {
             self.door.find(earlier).await?;
         }
+        let mut shows_output = false;
         if let Some(fleet) = self.fleet.take() {
-            let shows_output = self.verb == Verb::Run;
             // A fleet is spawned, also by a caller who waits for it.
+            shows_output = self.verb == Verb::Run;
             self.verb = Verb::Spawn;
             let plan = fleet.plan(&self.door).await?;
             self.draft.host = fleet::name(&plan);
             self.draft.fleet = Some(plan);
-            return self.start_on_hosts(shows_output).boxed().await;
         }
         // Boxed, because the futures of a start are too deep for the compiler.
-        self.start_on_host().boxed().await
+        self.admit_and_spawn(shows_output).boxed().await
     }
 
-    async fn start_on_hosts(mut self, shows_output: bool) -> Result<Job, Error> {
+    /// Starts the job, on one host or on many. A caller to whom it `shows_output` as well needs the verb
+    /// run on each.
+    async fn admit_and_spawn(mut self, shows_output: bool) -> Result<Job, Error> {
         let door = self.door.clone();
+        let hosts = self.hosts();
+        door.admission.find_hosts(self.verb, &hosts).await?;
+        door.check_secrets(self.verb, &self.draft, &hosts).await?;
         self.fill_template().await?;
-        let spec: JobSpec = self.draft.clone().try_into()?;
-        let inside = door.find_hosts(self.verb, spec.hosts()).await?;
-        door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
-        let starts = self.judge_members(&spec, shows_output).await?;
-        // The strictest rule sets the time limit of the whole fleet.
-        self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
-        let spec = match self.with_secrets().await {
-            Ok(spec) => spec,
-            Err(error) => {
-                note_failures(&starts, &error.to_string()).await;
-                return Err(error);
-            }
-        };
-        let host = spec.host.clone();
-        let order = Order::new(self.door.caller(), spec, self.key);
-        let job = match inside.runner.spawn(order, self.patience).await {
-            Ok(job) => job,
-            Err(source) => {
-                note_failures(&starts, &chain(&source)).await;
-                return Err(Error::Spawn {
-                    host,
-                    nearest: None,
-                    source,
-                });
-            }
-        };
-        starts.iter().for_each(|start| start.note_job(&job));
-        Ok(Job {
-            is_approved: false,
-            door: self.door.clone(),
-            job,
-        })
-    }
 
-    /// Decides on the start of each member, before any of them starts. A caller who gets the output as well needs
-    /// the verb run.
-    async fn judge_members(&self, spec: &JobSpec, shows_output: bool) -> Result<Vec<Start>, Error> {
-        let mut starts = Vec::new();
-        for member in spec.hosts() {
-            let on = on(member, self.starting(spec, None));
-            let mut checked = self.door.check_user(self.verb, on).await;
-            // Where the caller may not start, the refusal is that of an unlisted host, which names the start.
-            let may_start = self.door.is_allowed(self.verb, member).await;
-            if checked.is_ok() && shows_output && may_start {
-                checked = self.door.ask(Verb::Run, on).await;
-            }
-            let judged = match checked {
-                Ok(()) => self.door.judge_start(self.verb, on, spec.timeout).await,
-                Err(error) => Err(error),
-            };
-            match judged {
-                Ok(start) => starts.push(start),
-                Err(error) => {
-                    note_failures(&starts, &error.to_string()).await;
-                    return Err(error);
-                }
-            }
-        }
-        Ok(starts)
-    }
-
-    async fn start_on_host(mut self) -> Result<Job, Error> {
-        let door = self.door.clone();
-        let host = door.find_host(self.verb, &self.draft.host).await?;
-        let hosts = std::slice::from_ref(&host.name);
-        door.check_secrets(self.verb, &self.draft, hosts).await?;
-        self.fill_template().await?;
         // Checked before the policy is asked, so that a mistake is reported as one.
         let spec: JobSpec = self.draft.clone().try_into()?;
         let id = sshjobs_job::Job::new_id(&spec);
-        let start = loop {
-            let on = on(&host.name, self.starting(&spec, Some(&id)));
-            door.check_user(self.verb, on).await?;
-            let start = door.judge_start(self.verb, on, spec.timeout).await?;
-            let Some(earlier) = start.earlier() else { break start };
-            let mut repeated = self.draft.clone();
-            repeated.timeout = start.timeout;
-            door.fill_secrets(&mut repeated).await?;
-            if let Some(job) = self.find_earlier(&repeated.try_into()?, earlier).await? {
+        let start = StartCall {
+            verb: self.verb,
+            spec: &spec,
+            id: &id,
+            idempotency_key: self.key.as_deref(),
+            reason: self.reason.as_deref(),
+            shows_output,
+        };
+        let permit = loop {
+            let repeated = match door.admission.admit_start(&start).await? {
+                StartAnswer::Permitted(permit) => break permit,
+                StartAnswer::Repeats(repeated) => repeated,
+            };
+            if let Some(job) = self.find_earlier(&repeated).await? {
                 return Ok(job);
             }
-            door.note_no_job(self.verb, on, earlier).await?;
+            door.admission.note_no_job(&start, &repeated.earlier).await?;
         };
-        self.draft.timeout = start.timeout;
-        let spec = match self.with_secrets().await {
+
+        let with_secrets = self.with_secrets(permit.timeout()).await;
+        let spec = match with_secrets {
             Ok(spec) => spec,
             Err(error) => {
-                start.note_failure(error.to_string()).await;
-                door.give_back_approval(&start).await;
+                permit.fail(&error.to_string(), true).await;
                 return Err(error);
             }
         };
-        let inside = door.look(self.verb, &host.name);
-        let order = Order {
-            id: id.clone(),
-            ..Order::new(door.caller(), spec, self.key)
-        };
-        let spawned = inside.runner.spawn(order, self.patience).await;
-        match &spawned {
-            Ok(job) => {
-                start.note_job(job);
-                if job.id != id {
-                    door.note_job_of_approval(&start, &job.id).await;
-                }
-            }
-            Err(error) => {
-                start.note_failure(chain(error)).await;
-                if error.has_started_nothing() {
-                    door.give_back_approval(&start).await;
-                }
-            }
-        }
-        let spawned = match spawned {
+        let is_approved = permit.is_approved();
+        let reading = permit.reading();
+        let order = Order::new(door.caller(), spec, self.key.take());
+        let spawned = door.runner().spawn(permit, order, self.patience).await;
+        let job = match spawned {
             Ok(job) => Ok(job),
-            Err(source) => {
-                // Any host may be allowed, so a mistyped name shows only when it can't be reached.
-                let nearest = if source.is_unreachable() {
-                    door.nearest_unlisted(&host.name).await
-                } else {
-                    None
-                };
-                Err(Error::Spawn {
-                    host: host.name.clone(),
-                    nearest,
-                    source,
-                })
-            }
+            Err(source) => Err(self.spawn_error(source).await),
         };
-        // A success removes the host's last error.
-        inside.last_errors.note(&host, spawned.as_ref().err());
-        spawned.map(|job| Job {
-            is_approved: start.is_approved(),
-            door: door.clone(),
-            job,
+        if let [host] = hosts.as_slice()
+            && self.draft.fleet.is_none()
+        {
+            let host = HostRef {
+                caller: door.caller().clone(),
+                name: host.clone(),
+            };
+            // A success removes the host's last error.
+            door.note_connection(&host, job.as_ref().err());
+        }
+        let job = job?;
+        Ok(Job {
+            is_approved,
+            // A key may have led to an earlier job.
+            reading: reading.filter(|permit| permit.job() == job.id()).map(Arc::new),
+            ..Job::new(door, job)
         })
     }
 
+    /// The hosts on which it starts.
+    fn hosts(&self) -> Vec<String> {
+        match &self.draft.fleet {
+            Some(plan) => plan.members.clone(),
+            None => vec![self.draft.host.clone()],
+        }
+    }
+
+    async fn spawn_error(&self, source: SpawnError) -> Error {
+        let host = self.draft.host.clone();
+        // Any host may be allowed, so a mistyped name shows only when it can't be reached.
+        let nearest = if source.is_unreachable() && self.draft.fleet.is_none() {
+            self.door.admission.nearest_unlisted(&host).await
+        } else {
+            None
+        };
+        Error::Spawn {
+            host,
+            nearest,
+            source,
+        }
+    }
+
     /// The specification with the values of its secrets, once the start is allowed.
-    async fn with_secrets(&mut self) -> Result<JobSpec, Error> {
-        self.door.fill_secrets(&mut self.draft).await?;
-        Ok(self.draft.clone().try_into()?)
+    async fn with_secrets(&self, timeout: Option<Duration>) -> Result<JobSpec, Error> {
+        let mut draft = Draft {
+            timeout,
+            ..self.draft.clone()
+        };
+        self.door.fill_secrets(&mut draft).await?;
+        Ok(draft.try_into()?)
     }
 
     /// The job of the start that this one repeats. `None` if it has none.
-    async fn find_earlier(
-        &self,
-        spec: &JobSpec,
-        earlier: &EarlierStart,
-    ) -> Result<Option<Job>, Error> {
-        let inside = self.door.look(self.verb, &earlier.job);
-        let give_up_at = Instant::now() + self.door.approval_wait();
+    async fn find_earlier(&self, repeated: &RepeatedStart) -> Result<Option<Job>, Error> {
+        let spec = self.with_secrets(repeated.timeout).await?;
+        let give_up_at = Instant::now() + self.door.context().approval_wait;
         let job = loop {
             let order = Order {
-                id: earlier.job.clone(),
+                id: repeated.earlier.job.clone(),
                 ..Order::new(self.door.caller(), spec.clone(), self.key.clone())
             };
-            let found = inside.runner.find_started(order, self.patience).await;
+            let found = self.door.runner().find_started(order, self.patience).await;
             let found = found.map_err(|source| Error::Spawn {
                 host: spec.host.clone(),
                 nearest: None,
@@ -434,18 +385,8 @@ impl<T> Command<T> {
         };
         Ok(job.map(|job| Job {
             is_approved: true,
-            door: self.door.clone(),
-            job,
+            ..Job::new(self.door.clone(), job)
         }))
-    }
-
-    fn starting<'a>(&'a self, spec: &'a JobSpec, job: Option<&'a JobId>) -> Starting<'a> {
-        Starting {
-            spec,
-            job,
-            idempotency_key: self.key.as_deref(),
-            reason: self.reason.as_deref(),
-        }
     }
 
     /// Replaces a template by its command, with the settings that the template has.
@@ -459,8 +400,9 @@ impl<T> Command<T> {
             .unwrap_or_default();
         // Each member is asked about later.
         let host = members.first().unwrap_or(&self.draft.host);
-        let (template, values) = self.door.template(self.verb, host, &wanted).await?;
-        self.door.check_options(self.verb, &self.draft, &template).await?;
+        let admission = &self.door.admission;
+        let (template, values) = admission.template(self.verb, host, &wanted).await?;
+        admission.check_options(self.verb, &self.draft, &template).await?;
         self.draft.command = template.command_with(&values);
         if !template.allows_stdin && self.draft.terminal.is_none() {
             self.draft.stdin = Stdin::Closed;
@@ -480,26 +422,6 @@ impl<T> Command<T> {
     }
 }
 
-/// Records that starts which were allowed have failed.
-async fn note_failures(starts: &[Start], why: &str) {
-    for start in starts {
-        start.note_failure(why.to_owned()).await;
-    }
-}
-
-/// The host, user and template of a start.
-fn on<'a>(host: &'a str, start: Starting<'a>) -> On<'a> {
-    let spec = start.spec;
-    On {
-        template: spec.template.as_ref().map(|template| template.name.as_str()),
-        start: Some(start),
-        ..On::place(Place {
-            host,
-            becomes: spec.becomes.as_ref(),
-        })
-    }
-}
-
 impl Command<OneHost> {
     /// Starts the job and returns once the host runs it.
     ///
@@ -507,7 +429,7 @@ impl Command<OneHost> {
     /// [`list`](super::jobs::Jobs::list) has it.
     ///
     /// # Errors
-    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if the host can't be
+    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Refused`] if the host can't be
     /// used; [`Error::Spawn`] if the host can't be reached or refuses the command.
     pub async fn spawn(self) -> Result<Job, Error> {
         self.start().await
@@ -559,7 +481,15 @@ impl Command<OneHost> {
         } else {
             Pace::Free
         };
-        Ok(self.spawn().await?.follow())
+        let job = self.spawn().await?;
+        match job.readable(Verb::Tail).await {
+            Ok(readable) => Ok(readable.follow()),
+            Err(error) => {
+                // Otherwise it would wait for its follower for ever.
+                job.job.stop_pacing();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -570,7 +500,7 @@ impl Command<ManyHosts> {
     /// and [`list`](super::jobs::Jobs::list) has it.
     ///
     /// # Errors
-    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if a host can't be
+    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Refused`] if a host can't be
     /// used, or a pattern matches none.
     pub async fn spawn(self) -> Result<Fleet, Error> {
         Ok(Fleet::new(self.start().await?))

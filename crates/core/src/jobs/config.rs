@@ -10,10 +10,10 @@ use etcetera::BaseStrategy;
 use serde::Deserialize;
 
 use super::cluster::ClusterConfig;
-use super::judge::Auditor;
 use super::notify::NotifyConfig;
 use super::oidc::OidcConfig;
 use super::secrets::SecretConfig;
+use crate::admission::Auditor;
 use crate::runner::{Limits, QueueRule};
 use sshjobs_base::bounded_file::read_trusted_text;
 use sshjobs_base::toml_text::{explain, line_of};

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use super::judge::{PolicyRefusal, VoteError};
 use super::secrets::SecretRefusal;
+use crate::admission::Refusal;
 use crate::files::FilesError;
 use crate::forward::ForwardError;
 use crate::hosts::HostError;
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
-use sshjobs_job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
-use sshjobs_policy::Role;
+use sshjobs_job::{JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use sshjobs_ssh::{ConnectError, TrustError};
 use sshjobs_store::StoreError;
 
@@ -43,32 +42,9 @@ pub enum Error {
     /// The job is no longer kept.
     #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
     Expired(Box<Tombstone>),
-    /// The caller's role does not allow it.
-    #[error("{caller} may not do this: it has the role {role}, and this takes {needed}")]
-    Denied {
-        /// The caller.
-        caller: Caller,
-        /// The caller's role.
-        role: Role,
-        /// The required role.
-        needed: Role,
-    },
-    /// The caller has no rights on this host.
-    #[error("{caller} may not use {host:?}")]
-    DeniedHost {
-        /// The caller.
-        caller: Caller,
-        /// The host, as named by the caller.
-        host: String,
-        /// The most similar host among those that the caller may use.
-        nearest: Option<String>,
-    },
-    /// The policy refuses it.
+    /// The caller, the host or the policy does not allow it.
     #[error(transparent)]
-    Policy(Box<PolicyRefusal>),
-    /// An answer to an approval does not count.
-    #[error(transparent)]
-    Vote(#[from] Box<VoteError>),
+    Refused(#[from] Refusal),
     /// A secret of the configuration can't be used.
     #[error(transparent)]
     Secret(Box<SecretRefusal>),
@@ -78,9 +54,6 @@ pub enum Error {
     /// The job still runs, and must end first.
     #[error("job {0} still runs")]
     StillRunning(JobId),
-    /// The host can't be used.
-    #[error(transparent)]
-    Host(#[from] HostError),
     /// The job's specification is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -131,21 +104,15 @@ pub enum Error {
     Demo(Arc<std::io::Error>),
 }
 
-impl From<Box<PolicyRefusal>> for Error {
-    fn from(refusal: Box<PolicyRefusal>) -> Self {
-        Self::Policy(refusal)
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        Self::Refused(error.into())
     }
 }
 
 impl From<SecretRefusal> for Error {
     fn from(refusal: SecretRefusal) -> Self {
         Self::Secret(Box::new(refusal))
-    }
-}
-
-impl From<VoteError> for Error {
-    fn from(error: VoteError) -> Self {
-        Self::Vote(Box::new(error))
     }
 }
 

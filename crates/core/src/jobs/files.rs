@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::jobs::Jobs;
-use super::judge::{On, Place};
+use crate::admission::{On, Place};
 use crate::files::{
     FilesError, GetOptions, Got, HostFiles, Progress, Put, PutOptions, RemotePath, Source,
     TreeOptions, TreeReport,
@@ -41,10 +41,10 @@ impl Jobs {
     /// The files of a host, over a connection of their own, to list and read them.
     ///
     /// # Errors
-    /// [`Error::Host`] and [`Error::DeniedHost`] if the host can't be used; [`Error::Files`] if it
+    /// [`Error::Refused`] if the host can't be used; [`Error::Files`] if it
     /// can't be reached or has no SFTP server.
     pub async fn files(&self, host: &str) -> Result<HostFiles, Error> {
-        self.open_files(Verb::Get, self.on(host)).await
+        self.open_files(Verb::Get, host, None).await
     }
 
     /// Like [`files`](Self::files), for a file or directory that is known.
@@ -53,7 +53,7 @@ impl Jobs {
     /// As [`files`](Self::files).
     #[doc(hidden)]
     pub async fn files_at(&self, at: HostPath<'_>) -> Result<HostFiles, Error> {
-        self.open_files(Verb::Get, self.at(at)).await
+        self.open_files(Verb::Get, at.host, Some(at.path)).await
     }
 
     /// Like [`files`](Self::files), for callers that also write.
@@ -61,7 +61,7 @@ impl Jobs {
     /// # Errors
     /// As [`files`](Self::files).
     pub async fn files_to_change(&self, host: &str) -> Result<HostFiles, Error> {
-        self.open_files(self.changing, self.on(host)).await
+        self.open_files(self.changing, host, None).await
     }
 
     /// Like [`files_to_change`](Self::files_to_change), for a file or directory that is known.
@@ -70,15 +70,24 @@ impl Jobs {
     /// As [`files`](Self::files).
     #[doc(hidden)]
     pub async fn files_to_change_at(&self, at: HostPath<'_>) -> Result<HostFiles, Error> {
-        self.open_files(self.changing, self.at(at)).await
+        self.open_files(self.changing, at.host, Some(at.path)).await
     }
 
-    async fn open_files(&self, verb: Verb, on: On<'_>) -> Result<HostFiles, Error> {
-        let allowed = self.door.act_on_host(verb, on).await?;
-        let files =
-            HostFiles::open(&allowed.inside.hosts, &allowed.host, self.becomes.as_ref()).await;
-        let files = files.map(|files| files.with_most_bytes(allowed.permission.most_bytes));
-        self.noted(&allowed.host, files)
+    async fn open_files(
+        &self,
+        verb: Verb,
+        host: &str,
+        path: Option<&RemotePath>,
+    ) -> Result<HostFiles, Error> {
+        let path = path.map(ToString::to_string);
+        let on = On {
+            path: path.as_deref(),
+            ..self.on(host)
+        };
+        let permit = self.door.admission.admit_files(verb, on).await?;
+        let becomes = self.context().becomes.as_ref();
+        let files = HostFiles::open(&self.door.inside.hosts, &permit, becomes).await;
+        self.noted(permit.host(), files)
     }
 
     /// Notes a failed connection for the list of hosts.
@@ -103,15 +112,15 @@ impl Jobs {
     /// and exclusions.
     ///
     /// # Errors
-    /// [`Error::Host`] and [`Error::DeniedHost`], before any host is asked.
+    /// [`Error::Refused`], before any host is asked.
     pub async fn hosts_for_files(&self, words: &[String]) -> Result<Vec<String>, Error> {
         let members = FleetSpec::of(words.iter().cloned()).plan(&self.door).await?.members;
-        self.door.find_hosts(self.changing, &members).await?;
+        self.door.admission.find_hosts(self.changing, &members).await?;
         for member in &members {
             let on = self.on(member);
-            self.door.check_user(self.changing, on).await?;
+            self.door.admission.check_user(self.changing, on).await?;
             // Recorded when the file is written.
-            self.door.ask(self.changing, on).await?;
+            self.door.admission.ask(self.changing, on).await?;
         }
         Ok(members)
     }
@@ -119,22 +128,14 @@ impl Jobs {
     /// Whether the policy lets the caller read files of a host, as the user that this handle becomes.
     #[doc(hidden)]
     pub async fn may_read_files(&self, host: &str) -> bool {
-        self.door.ask(Verb::Get, self.on(host)).await.is_ok()
-    }
-
-    /// A file of a host, as the user that this handle becomes.
-    fn at<'a>(&'a self, HostPath { host, path }: HostPath<'a>) -> On<'a> {
-        On {
-            path: Some(path),
-            ..self.on(host)
-        }
+        self.door.admission.ask(Verb::Get, self.on(host)).await.is_ok()
     }
 
     /// A host, as the user that this handle becomes.
     fn on<'a>(&'a self, host: &'a str) -> On<'a> {
         On::place(Place {
             host,
-            becomes: self.becomes.as_ref(),
+            becomes: self.context().becomes.as_ref(),
         })
     }
 
@@ -161,7 +162,7 @@ impl Jobs {
             }
         };
         let Some(first) = source.again() else {
-            let files = self.open_files(self.changing, self.at(at)).await?;
+            let files = self.open_files(self.changing, at.host, Some(at.path)).await?;
             return Ok(files.put(path, source, options, progress).await.map_err(shown)?);
         };
         let mut attempt = Some((first, options.clone()));
@@ -254,11 +255,11 @@ impl Jobs {
         at: HostPath<'_>,
         mut transfer: impl FnMut(HostFiles) -> BoxFuture<'a, Result<T, FilesError>>,
     ) -> Result<T, Error> {
-        let mut files = Some(self.open_files(verb, self.at(at)).await?);
+        let mut files = Some(self.open_files(verb, at.host, Some(at.path)).await?);
         for pause in PAUSES {
             let files = match files.take() {
                 Some(files) => Ok(files),
-                None => self.open_files(verb, self.at(at)).await,
+                None => self.open_files(verb, at.host, Some(at.path)).await,
             };
             let done = match files {
                 Ok(files) => transfer(files).await.map_err(Error::from),
@@ -272,7 +273,7 @@ impl Jobs {
                 done => return done,
             }
         }
-        let files = self.open_files(verb, self.at(at)).await?;
+        let files = self.open_files(verb, at.host, Some(at.path)).await?;
         Ok(transfer(files).await?)
     }
 }

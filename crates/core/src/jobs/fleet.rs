@@ -61,7 +61,9 @@ impl FleetSpec {
             Vec::new()
         } else {
             // Patterns select only usable hosts. Plain names are checked in `find_hosts`.
-            door.usable(Verb::Hosts, book.listed().await?.into_keys().collect()).await
+            door.admission
+                .usable(Verb::Hosts, book.listed().await?.into_keys().collect())
+                .await
         };
         let mut members: Vec<String> = Vec::new();
         for word in hosts.iter().filter(|word| !word.starts_with('!')) {

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use super::door::AllowedHost;
 use super::error::Error;
 use super::jobs::Jobs;
-use super::judge::{Content, On};
+use crate::admission::{Content, On};
 use crate::forward::{ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardStatus};
 use sshjobs_job::Scope;
-use sshjobs_policy::Verb;
 
 impl Jobs {
     /// Forwards a port or a socket through a host, over a connection of its own, until it is closed
@@ -17,7 +15,7 @@ impl Jobs {
     /// Cancelling opens nothing.
     ///
     /// # Errors
-    /// [`Error::Host`] and [`Error::DeniedHost`] if the host can't be used; [`Error::Forward`] if it
+    /// [`Error::Refused`] if the host can't be used; [`Error::Forward`] if it
     /// can't be reached or nothing can listen there.
     pub async fn open_forward(
         &self,
@@ -32,15 +30,12 @@ impl Jobs {
             content: Some(Content::Ends(&ends)),
             ..On::host(host)
         };
-        let AllowedHost {
-            inside,
-            host: reference,
-            ..
-        } = self.door.act_on_host(Verb::Forward, on).await?;
+        let permit = self.door.admission.admit_forward(on).await?;
+        let inside = &self.door.inside;
         if !inside.config.forward_any_address && !spec.listen().is_local() {
             return Err(ForwardError::NotLoopback(spec.listen().clone()).into());
         }
-        let opened = inside.forwards.open(&inside.hosts, reference.clone(), spec, options).await;
+        let opened = inside.forwards.open(&inside.hosts, &permit, spec, options).await;
         let opened = opened.map_err(|error| {
             if let ForwardError::Connect(source) = error {
                 let host = host.to_owned();
@@ -49,18 +44,18 @@ impl Jobs {
                 error.into()
             }
         });
-        self.door.note_connection(&reference, opened.as_ref().err());
+        self.door.note_connection(permit.host(), opened.as_ref().err());
         opened
     }
 
     /// The open forwards of the caller; of all callers for an admin.
     pub fn forwards(&self) -> Vec<ForwardStatus> {
-        let inside = self.door.look(Verb::Forward, &"all");
-        match self.door.scope() {
+        let inside = &self.door.inside;
+        match self.context().scope() {
             Scope::Of(caller) => inside.forwards.list(Some(&caller)),
             Scope::All => {
                 let mut all = inside.forwards.list(None);
-                all.retain(|forward| self.door.has_host(&forward.host));
+                all.retain(|forward| self.door.admission.has_host(&forward.host));
                 all
             }
         }
@@ -71,16 +66,16 @@ impl Jobs {
     /// # Errors
     /// [`Error::Forward`] if the caller has no such forward.
     pub fn close_forward(&self, id: &str) -> Result<ForwardStatus, Error> {
-        let found = self.forwards().into_iter().find(|forward| forward.id.to_string() == id);
-        let found = found.ok_or_else(|| ForwardError::Unknown(id.to_owned()))?;
+        if !self.forwards().iter().any(|forward| forward.id.to_string() == id) {
+            return Err(ForwardError::Unknown(id.to_owned()).into());
+        }
         // Not judged: the policy may not allow the forward any more, and closing it must stay possible.
-        let inside = self.door.look(Verb::Forward, &found.host);
-        Ok(inside.forwards.close(id)?)
+        Ok(self.door.inside.forwards.close(id)?)
     }
 
     /// Waits until a forward is closed.
     pub async fn forward_closed(&self, id: &ForwardId) {
-        self.door.look(Verb::Forward, id).forwards.closed(id).await;
+        self.door.inside.forwards.closed(id).await;
     }
 }
 

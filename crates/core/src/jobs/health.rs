@@ -33,13 +33,13 @@ async fn in_time(count: impl Future<Output = usize>) -> usize {
 
 impl Door {
     pub(super) async fn health(&self) -> Health {
-        let policy = self.judge_state().await;
-        let inside = self.everything();
+        let policy = self.admission.judge().state().await;
+        let inside = &self.inside;
         Health {
             store_trouble: inside.runner.store_trouble(),
             is_audit_failing: policy.as_ref().is_some_and(|state| state.is_log_failing),
             policy_trouble: policy.and_then(|state| state.trouble),
-            approvals_waiting: in_time(inside.judge.approvals_waiting()).await,
+            approvals_waiting: in_time(self.admission.judge().approvals_waiting()).await,
             notifications_given_up: in_time(inside.notifier.given_up()).await,
             hosts_failing: inside.last_errors.count(),
         }

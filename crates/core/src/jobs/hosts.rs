@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use super::door::{AllowedHost, Inside};
+use super::door::Inside;
 use super::error::Error;
 use super::jobs::Jobs;
-use super::judge::On;
 use crate::hosts::{HostRef, PoolError};
 use crate::jobs::{
     ConfigError, ConnectError, HostError, LoginShell, Negotiated, Setting, SpawnError, Usage,
@@ -49,13 +48,14 @@ impl Jobs {
     /// The hosts on which the caller may run jobs, optionally only those with a tag, by name.
     ///
     /// # Errors
-    /// [`Error::Host`] if ssh_config can't be read, or no host has the tag; [`Error::Connect`] if
+    /// [`Error::Refused`] if ssh_config can't be read, or no host has the tag; [`Error::Connect`] if
     /// an error in ssh_config prevents all of them from being resolved.
     pub async fn hosts(&self, tag: Option<&str>) -> Result<Vec<Host>, Error> {
-        let inside = self.door.look(Verb::Hosts, &"all");
+        let inside = &self.door.inside;
         let book = inside.hosts.book();
         let mut listed = book.listed().await?;
-        let usable = self.door.usable(Verb::Hosts, listed.keys().cloned().collect()).await;
+        let usable =
+            self.door.admission.usable(Verb::Hosts, listed.keys().cloned().collect()).await;
         let usable: HashSet<String> = usable.into_iter().collect();
         listed.retain(|name, _| usable.contains(name));
         let total = listed.len();
@@ -89,12 +89,13 @@ impl Jobs {
     /// it is fast.
     ///
     /// # Errors
-    /// [`Error::Host`] if ssh_config can't be read.
+    /// [`Error::Refused`] if ssh_config can't be read.
     pub async fn host_names(&self) -> Result<Vec<(String, Vec<String>)>, Error> {
-        let book = self.door.look(Verb::Hosts, &"names").hosts.book();
+        let book = self.door.book();
         let mut names = Vec::new();
         for name in book.listed().await?.into_keys() {
-            if self.door.has_host(&name) && self.door.is_allowed(Verb::Hosts, &name).await {
+            let admission = &self.door.admission;
+            if admission.has_host(&name) && admission.is_allowed(Verb::Hosts, &name).await {
                 let tags = book.tags(&name).to_vec();
                 names.push((name, tags));
             }
@@ -106,11 +107,12 @@ impl Jobs {
     /// can't be reached, `last_error` has the reason.
     ///
     /// # Errors
-    /// [`Error::Host`] if the host can't be used.
+    /// [`Error::Refused`] if the host can't be used.
     pub async fn probe(&self, name: &str) -> Result<Host, Error> {
-        let AllowedHost { inside, host, .. } =
-            self.door.act_on_host(Verb::Probe, On::host(name)).await?;
-        let probed = inside.hosts.probe(&host).await.map_err(|error: PoolError<ConnectError>| {
+        let permit = self.door.admission.admit_connection(Verb::Probe, name).await?;
+        let host = permit.host();
+        let inside = &self.door.inside;
+        let probed = inside.hosts.probe(host).await.map_err(|error: PoolError<ConnectError>| {
             let source = SpawnError::from(error);
             Error::Spawn {
                 host: name.to_owned(),
@@ -125,14 +127,14 @@ impl Jobs {
         // Returns the slot first, so that the usage below does not count the probe.
         let probed = probed.map(drop);
         // Before `host` below, which reports it. A success removes the old error.
-        inside.last_errors.note(&host, probed.as_ref().err());
+        inside.last_errors.note(host, probed.as_ref().err());
         let book = inside.hosts.book();
         let listed_in = book.listed().await?.remove(name).unwrap_or_default();
         let settings = book.settings(name).await;
         Ok(Host {
             listed_in,
             settings,
-            ..self.host(inside, host.name).await
+            ..self.host(inside, host.name.clone()).await
         })
     }
 

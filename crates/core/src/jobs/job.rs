@@ -7,28 +7,26 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use secrecy::zeroize::Zeroizing;
 
-use super::door::{Door, Inside};
+use super::door::Door;
 use super::error::Error;
-use super::judge::Content;
-use crate::jobs::{
-    EndCause, Excerpt, ExcerptBudget, Line, Outcome, Phase, Processes, ReadQuery, Reading,
-    Selection, Signal, Status, Summary, WaitsFor,
-};
-use crate::runner::{Runner, SignalError, SignalReport};
+use crate::admission::{Act, Content, ForgetJob, Permit, ReadOutput};
+use crate::jobs::{EndCause, Line, Outcome, Phase, Selection, Signal, Status, Summary, WaitsFor};
+use crate::runner::{Permitted, SeenJob, SignalError, SignalReport};
 use sshjobs_base::nearest::nearest;
-use sshjobs_job::{Caller, Fleet, Recording, RecordingPlace, prefixed};
+use sshjobs_job::{Caller, Fleet, JobId, prefixed};
 use sshjobs_output::{Resize, TerminalSize};
 use sshjobs_policy::Verb;
-use sshjobs_store::StoreError;
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
 #[derive(Clone)]
 pub struct Job {
     pub(super) door: Door,
-    pub(super) job: Arc<sshjobs_job::Job>,
+    pub(super) job: SeenJob,
     /// Whether this handle comes from a start that a person has approved: its input needs no approval
     /// of its own.
     pub(super) is_approved: bool,
+    /// Leave to read the output that came with the start: the caller may run it.
+    pub(super) reading: Option<Arc<Permit<ReadOutput>>>,
 }
 
 /// Input with a secret of the configuration.
@@ -49,14 +47,28 @@ pub struct SecretInput<'a> {
 const END_SEEN: Duration = Duration::from_secs(5);
 
 impl Job {
+    pub(super) fn new(door: Door, job: SeenJob) -> Self {
+        Self {
+            door,
+            job,
+            is_approved: false,
+            reading: None,
+        }
+    }
+
+    /// Asks the policy about a verb that shows none of its output.
+    pub(super) async fn ask(&self, verb: Verb) -> Result<(), Error> {
+        Ok(self.door.admission.judge_job(verb, self.job.facts()).await?)
+    }
+
     /// The job's id: short, starts with its host's name, can't be guessed.
     pub fn id(&self) -> &str {
-        self.job.id.as_str()
+        self.job.id().as_str()
     }
 
     /// Owner of the job.
     pub fn caller(&self) -> &Caller {
-        &self.job.caller
+        self.job.caller()
     }
 
     /// The caller of this handle.
@@ -66,22 +78,22 @@ impl Job {
 
     /// The host, as named by the caller.
     pub fn host(&self) -> &str {
-        &self.job.spec.host
+        &self.job.spec().host
     }
 
     /// The command line.
     pub fn command(&self) -> &str {
-        &self.job.spec.command
+        &self.job.spec().command
     }
 
     /// Its label, if any.
     pub fn label(&self) -> Option<&str> {
-        self.job.spec.label.as_deref()
+        self.job.spec().label.as_deref()
     }
 
     /// Its members, if it is a fleet.
     pub fn fleet(&self) -> Option<&Fleet> {
-        self.job.fleet.as_ref()
+        self.job.fleet()
     }
 
     /// The job of a member.
@@ -90,7 +102,7 @@ impl Job {
     /// [`Error::NoMember`]; [`Error::MemberNotStarted`] if it has no job; and those of
     /// [`Jobs::job`](super::jobs::Jobs::job).
     pub async fn member(&self, name: &str) -> Result<Self, Error> {
-        let fleet = self.job.id.clone();
+        let fleet = self.job.id().clone();
         let members = self.fleet().map(Fleet::members).unwrap_or_default();
         let Some(member) = members.iter().find(|member| member.name == name) else {
             let names = members.iter().map(|member| member.name.as_str());
@@ -113,25 +125,24 @@ impl Job {
         };
         Ok(Self {
             is_approved: self.is_approved,
-            door: self.door.clone(),
-            job: self.door.find(id).await?,
+            ..Self::new(self.door.clone(), self.door.find(id).await?)
         })
     }
 
     /// Whether the job outlives this process.
     pub fn is_durable(&self) -> bool {
-        self.job.spec.durable
+        self.job.spec().durable
     }
 
     /// Size of its terminal at the start. `None` without a terminal.
     #[doc(hidden)]
     pub fn terminal_size(&self) -> Option<TerminalSize> {
-        self.job.spec.terminal.as_ref().map(sshjobs_job::Terminal::size)
+        self.job.spec().terminal.as_ref().map(sshjobs_job::Terminal::size)
     }
 
     /// Whether the job runs on a terminal.
     pub fn has_terminal(&self) -> bool {
-        self.job.spec.terminal.is_some()
+        self.job.spec().terminal.is_some()
     }
 
     /// Current state, times and counts.
@@ -153,8 +164,8 @@ impl Job {
         if self.is_over() {
             return false;
         }
-        let is_recorded_here = self.job.fleet.is_none() && runner.owner(&self.job).is_none();
-        !peers.may_act() || (is_recorded_here && !peers.holds(&self.job.spec.host))
+        let is_recorded_here = self.job.fleet().is_none() && runner.owner(&self.job).is_none();
+        !peers.may_act() || (is_recorded_here && !peers.holds(&self.job.spec().host))
     }
 
     /// Whether this process has every line that any process has shown. In a cluster only the replica that records a job
@@ -169,11 +180,7 @@ impl Job {
 
     /// The job as an entry of a list.
     pub fn summary(&self) -> Summary {
-        let owner = self.look(Verb::Jobs).runner.owner(&self.job);
-        Summary {
-            owner: if self.is_over() { None } else { owner },
-            ..Summary::of(&self.job)
-        }
+        self.door.runner().summary(&self.job)
     }
 
     /// Whether the job has ended.
@@ -181,58 +188,31 @@ impl Job {
         self.job.is_over()
     }
 
-    pub(super) fn look(&self, verb: Verb) -> &Inside {
-        self.door.look(verb, &self.job.id)
-    }
-
-    /// The runner, for tasks of the program that no caller has requested.
-    pub(super) fn runner(&self) -> &Runner {
-        self.door.runner()
-    }
-
-    async fn act(&self, verb: Verb) -> Result<&Inside, Error> {
-        self.door.act_on_job(verb, &self.job, None).await
-    }
-
     /// Waits for the end of the job and returns its outcome. Cancel safe: the job continues.
     pub async fn wait(&self) -> Outcome {
-        self.look(Verb::Wait);
         self.job.outcome().await
     }
 
     /// Waits for the end of the job, at most for `patience`. Returns whether it has ended. Cancel
     /// safe: the job continues.
     pub async fn wait_within(&self, patience: Duration) -> bool {
-        self.look(Verb::Wait);
         self.job.over_within(patience).await
-    }
-
-    /// Reads a part of its output by its position, without waiting. A position after the end
-    /// returns nothing, without an error. Cancel safe.
-    pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
-        self.look(Verb::Read);
-        self.job.read(query).await
-    }
-
-    /// Its stored output as it arrived, with times, from a place on; the start without one. `None` if its
-    /// output is not stored. Cancel safe.
-    ///
-    /// # Errors
-    /// [`Error::Store`] if the store can't be read.
-    #[doc(hidden)]
-    pub async fn recording(
-        &self,
-        from: Option<RecordingPlace>,
-    ) -> Result<Option<Recording>, Error> {
-        self.look(Verb::Read);
-        let read = self.job.recording(from).await;
-        read.map_err(|error| StoreError::Records(error.to_string()).into())
     }
 
     /// Changes of its terminal's size, oldest first. Only the newest are kept.
     #[doc(hidden)]
     pub fn resizes(&self) -> Vec<Resize> {
         self.job.resizes()
+    }
+
+    /// The job, for what a permit allows that was made for it.
+    pub(super) fn with<A: Act<Subject = JobId>>(&self, permit: &Permit<A>) -> Permitted<'_, A> {
+        self.job.with(permit).expect("the permit was made for this job")
+    }
+
+    /// Whether it seems to wait for input on its stdin; in a fleet never.
+    pub async fn awaits_input(&self, selection: Selection) -> bool {
+        self.door.runner().awaits_input(&self.job, selection).await
     }
 
     /// The host that printed a line of a fleet. `None` for a job on one host.
@@ -249,33 +229,9 @@ impl Job {
         }
     }
 
-    /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them. In a
-    /// fleet, each begins with the name of its host.
-    pub fn last_lines(&self, max_lines: usize, max_bytes: usize) -> Vec<String> {
-        if max_lines == 0 {
-            return Vec::new();
-        }
-        self.look(Verb::Read);
-        let page = self.job.last_page(max_lines, max_bytes);
-        page.lines.into_iter().map(|line| self.display(line)).collect()
-    }
-
-    /// The start and the end of the output within a budget, with the last lines of stderr, and the
-    /// status at that moment. Cancel safe.
-    pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
-        self.look(Verb::Read);
-        self.job.excerpt(budget).await
-    }
-
-    /// Whether the policy allows the caller lines of its output, for replies that may contain some.
-    #[doc(hidden)]
-    pub async fn may_show_lines(&self) -> bool {
-        self.door.may_show_lines(&self.job).await
-    }
-
     /// Waits until the host has started the command or failed to, at most for `patience`.
     pub async fn started_within(&self, patience: Duration) {
-        self.look(Verb::Wait).runner.started(&self.job, patience).await;
+        self.job.started_within(patience).await;
     }
 
     /// Writes to its stdin. Cancelling may leave a part written.
@@ -301,8 +257,8 @@ impl Job {
     ) -> Result<(), Error> {
         // The input of a start that was approved is part of it, as long as this handle has it.
         let content = (!self.is_approved).then_some(content);
-        let inside = self.door.act_on_job(Verb::Write, &self.job, content).await?;
-        Ok(inside.runner.write(&self.job, data, patience).await?)
+        let permit = self.door.admission.admit_input(self.job.facts(), content).await?;
+        Ok(self.door.runner().write(self.with(&permit), data, patience).await?)
     }
 
     /// Writes input with a secret of the configuration to its stdin. The job's output shows the name of the
@@ -324,7 +280,7 @@ impl Job {
             after,
             is_shown,
         } = input;
-        self.door.check_secret(Verb::Write, name, self.job.spec.hosts()).await?;
+        self.door.check_secret(Verb::Write, name, self.job.spec().hosts()).await?;
         let others = Zeroizing::new([before, after].concat());
         let content = Content::NamedSecret {
             name,
@@ -332,15 +288,16 @@ impl Job {
             is_shown,
         };
         let content = (!self.is_approved).then_some(content);
-        let inside = self.door.act_on_job(Verb::Write, &self.job, content).await?;
+        let permit = self.door.admission.admit_input(self.job.facts(), content).await?;
+        let job = self.with(&permit);
 
-        let secret = self.door.secret_for_job(name, &self.job).await?;
+        let secret = self.door.secret_for_job(name, job).await?;
         let secret = secret.expose_secret().as_bytes();
         let mut data = Zeroizing::new(Vec::with_capacity(others.len() + secret.len()));
         data.extend_from_slice(before);
         data.extend_from_slice(secret);
         data.extend_from_slice(after);
-        inside.runner.write(&self.job, &data, patience).await?;
+        self.door.runner().write(job, &data, patience).await?;
         Ok(data.len())
     }
 
@@ -350,7 +307,8 @@ impl Job {
     /// # Errors
     /// [`Error::Write`]. Succeeds if stdin is already closed.
     pub async fn close_stdin(&self, patience: Duration) -> Result<(), Error> {
-        Ok(self.act(Verb::Write).await?.runner.close_stdin(&self.job, patience).await?)
+        let permit = self.door.admission.admit_input(self.job.facts(), None).await?;
+        Ok(self.door.runner().close_stdin(self.with(&permit), patience).await?)
     }
 
     /// Whether the job's stdin is closed.
@@ -358,7 +316,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] if the job does not run.
     pub async fn is_stdin_closed(&self) -> Result<bool, Error> {
-        Ok(self.look(Verb::Jobs).runner.is_stdin_closed(&self.job).await?)
+        Ok(self.door.runner().is_stdin_closed(&self.job).await?)
     }
 
     /// Sets the size of its terminal in columns and rows.
@@ -366,27 +324,19 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] if it has no terminal, or does not run.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
-        Ok(self.act(Verb::Write).await?.runner.resize(&self.job, size).await?)
+        let permit = self.door.admission.admit_input(self.job.facts(), None).await?;
+        Ok(self.door.runner().resize(self.with(&permit), size).await?)
     }
 
     /// The reason for which a job is queued now. `None` if it may start.
     pub async fn waits_for(&self) -> Option<WaitsFor> {
-        self.look(Verb::Jobs).runner.waits_for(&self.job).await
-    }
-
-    /// The processes of the job as its host describes them, observed there for half a second. `None` if
-    /// the host hides its processes.
-    ///
-    /// # Errors
-    /// [`Error::Signal`] if the job has ended, or the host can't be reached.
-    pub async fn processes(&self) -> Result<Option<Processes>, Error> {
-        Ok(self.look(Verb::Read).runner.processes(&self.job).await?)
+        self.door.runner().waits_for(&self.job).await
     }
 
     /// Why the job ended. `None` if it has not. If it was killed, its host may be asked, for at most some
     /// seconds; if it can't be reached, the cause stays unknown.
     pub async fn end_cause(&self) -> Option<EndCause> {
-        self.look(Verb::Read).runner.end_cause(&self.job).await
+        self.door.runner().end_cause(&self.job).await
     }
 
     /// Sends `signal` to every process of the job. With `grace`, processes that are still alive
@@ -399,7 +349,8 @@ impl Job {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, Error> {
-        Ok(self.act(Verb::Signal).await?.runner.signal(&self.job, signal, grace).await?)
+        let permit = self.door.admission.admit_signal(self.job.facts()).await?;
+        Ok(self.door.runner().signal(self.with(&permit), signal, grace).await?)
     }
 
     /// Kills the job, if it still runs, and waits for its end, at most five seconds.
@@ -419,7 +370,7 @@ impl Job {
         if self.wait_within(END_SEEN).await {
             Ok(())
         } else {
-            Err(Error::StillRunning(self.job.id.clone()))
+            Err(Error::StillRunning(self.job.id().clone()))
         }
     }
 
@@ -427,19 +378,20 @@ impl Job {
     /// lines and bytes deleted.
     ///
     /// # Errors
-    /// [`Error::StillRunning`]; [`Error::Denied`].
+    /// [`Error::StillRunning`]; [`Error::Refused`].
     pub async fn forget(&self) -> Result<(u64, u64), Error> {
-        let inside = self.act(Verb::Forget).await?;
+        let permit = self.door.admission.admit_forgetting(self.job.facts()).await?;
         if self.status().phase == Phase::Queued {
             self.cancel_queued().await?;
         }
         if !self.is_over() {
-            return Err(Error::StillRunning(self.job.id.clone()));
+            return Err(Error::StillRunning(self.job.id().clone()));
         }
         // Members first: if one can't be deleted, the fleet is kept and can be forgotten again.
-        self.forget_members(inside).await?;
-        let forgotten = self.job.forget_output(Selection::Both).await;
-        inside.runner.forget(&self.job).await;
+        self.forget_members(&permit).await?;
+        let job = self.with(&permit);
+        let forgotten = job.forget_output(Selection::Both).await;
+        self.door.runner().forget(job).await;
         Ok(forgotten)
     }
 
@@ -449,8 +401,8 @@ impl Job {
     /// # Errors
     /// Those of [`kill`](Self::kill) and [`forget`](Self::forget).
     pub async fn kill_and_forget(&self) -> Result<(u64, u64), Error> {
-        let inside = self.act(Verb::Forget).await?;
-        if !self.job.spec.durable || self.is_over() {
+        let permit = self.door.admission.admit_forgetting(self.job.facts()).await?;
+        if !self.job.spec().durable || self.is_over() {
             self.kill().await?;
             return self.forget().await;
         }
@@ -461,32 +413,34 @@ impl Job {
         };
         if !self.wait_within(END_SEEN).await {
             if !is_dead {
-                return Err(Error::StillRunning(self.job.id.clone()));
+                return Err(Error::StillRunning(self.job.id().clone()));
             }
-            tracing::warn!(job = %self.job.id, "it was killed, and is removed without a report of its end");
-            inside.runner.end_unreported(&self.job).await;
+            tracing::warn!(job = %self.job.id(), "it was killed, and is removed without a report of its end");
+            self.door.runner().end_unreported(self.with(&permit)).await;
         }
         self.forget().await
     }
 
     /// Cancels a queued job. One that has started meanwhile continues.
     async fn cancel_queued(&self) -> Result<(), Error> {
-        let runner = &self.act(Verb::Signal).await?.runner;
+        let permit = self.door.admission.admit_signal(self.job.facts()).await?;
+        let runner = self.door.runner();
         // Queued by another process, which cancels it.
-        if !runner.cancel_queued(&self.job).await && runner.owner(&self.job).is_some() {
+        if !runner.cancel_queued(self.with(&permit)).await && runner.owner(&self.job).is_some() {
             self.kill().await?;
         }
         Ok(())
     }
 
     /// Deletes the jobs of a fleet's members, too.
-    async fn forget_members(&self, inside: &Inside) -> Result<(), Error> {
+    async fn forget_members(&self, permit: &Permit<ForgetJob>) -> Result<(), Error> {
         let members = self.fleet().map(|fleet| fleet.members()).unwrap_or_default();
         for id in members.iter().filter_map(|member| member.job.as_ref()) {
             match self.door.find(id).await {
                 Ok(member) => {
+                    let Some(member) = member.with(permit) else { continue };
                     member.forget_output(Selection::Both).await;
-                    inside.runner.forget(&member).await;
+                    self.door.runner().forget(member).await;
                 }
                 Err(Error::UnknownJob(_) | Error::Expired(_)) => {}
                 Err(error) => return Err(error),
@@ -499,15 +453,15 @@ impl Job {
     /// deleted. Line numbers are never reused.
     ///
     /// # Errors
-    /// [`Error::Denied`].
+    /// [`Error::Refused`].
     pub async fn forget_output(&self, selection: Selection) -> Result<(u64, u64), Error> {
-        self.act(Verb::Forget).await?;
-        Ok(self.job.forget_output(selection).await)
+        let permit = self.door.admission.admit_forgetting(self.job.facts()).await?;
+        Ok(self.with(&permit).forget_output(selection).await)
     }
 }
 
 impl fmt::Debug for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Job").field(&self.job.id).finish()
+        f.debug_tuple("Job").field(self.job.id()).finish()
     }
 }

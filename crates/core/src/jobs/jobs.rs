@@ -1,7 +1,6 @@
 //! The entry of the library: `Jobs`, the jobs of one caller.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,17 +11,19 @@ use super::error::Error;
 use super::fleet::FleetSpec;
 use super::health::Health;
 use super::job::Job;
-use super::judge::{Ballot, CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
 use super::observer::JobObserver;
-use super::rights::{HostPatterns, Rights};
 use super::secrets::Secrets;
+use crate::admission::{
+    Admission, Ballot, CallContext, CaseResult, Explanation, HostPatterns, Judge, PolicyFileError,
+    PolicyState, Refusal, Rights,
+};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
-use crate::jobs::{Access, Filter, Summary};
+use crate::jobs::{Access, Filter, ReadableJob, Summary};
 use crate::runner::{Runner, Stats, Surroundings};
-use sshjobs_job::{Become, Caller, Draft, JobId, Scope};
+use sshjobs_job::{Caller, Draft, JobId, Scope};
 use sshjobs_policy::approval::Approval;
 use sshjobs_policy::audit::{AuditFiles, StoredLine, lines_about};
 use sshjobs_policy::{Case, Role, Template, Verb};
@@ -61,8 +62,6 @@ const MOST_LISTED: usize = 100_000;
 #[derive(Clone)]
 pub struct Jobs {
     pub(super) door: Door,
-    /// The user as whom commands run and files are used, if not the account that logs in.
-    pub(super) becomes: Option<Become>,
     /// The verb that the policy decides on when files are written: `put` or `edit`.
     pub(super) changing: Verb,
 }
@@ -149,20 +148,20 @@ impl Jobs {
             auditor,
             shared,
         );
-        let inside = Inside {
+        let context = CallContext::new(Caller::local(), Rights::everywhere(Role::Run));
+        let admission = Admission::new(context, Arc::clone(&hosts), judge);
+        let inside = Arc::new(Inside {
             runner,
             hosts,
-            judge,
             secrets,
             notifier,
             config,
             last_errors: LastErrors::default(),
             forwards: Forwards::default(),
             store: own_state,
-        };
+        });
         Self {
-            door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside),
-            becomes: None,
+            door: Door { admission, inside },
             changing: Verb::Put,
         }
     }
@@ -172,67 +171,42 @@ impl Jobs {
     where
         T: Clone + Default + PartialEq + serde::Serialize + serde::de::DeserializeOwned + 'static,
     {
-        SharedValue::new(name, self.door.store())
+        SharedValue::new(name, self.door.inside.store.clone())
     }
 
-    /// The same hosts and limits for another caller. That caller sees no keys, cursors or secrets
-    /// of this handle's caller, and this caller's jobs only as [`Role::Admin`].
+    /// The same hosts and limits for another call: `change` says what differs. Another caller sees no
+    /// keys, cursors or secrets of this handle's caller, and this caller's jobs only as
+    /// [`Role::Admin`].
     #[must_use]
-    pub fn of(&self, caller: Caller, rights: Rights) -> Self {
+    pub fn with_context(&self, change: impl FnOnce(&mut CallContext)) -> Self {
+        let mut context = self.context().clone();
+        change(&mut context);
         Self {
-            door: self.door.of(caller, rights),
-            becomes: None,
-            changing: Verb::Put,
-        }
-    }
-
-    /// The same for a caller at an address, which the audit log records.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn called_from(&self, address: IpAddr) -> Self {
-        Self {
-            door: self.door.called_from(address),
-            becomes: self.becomes.clone(),
+            door: self.door.in_context(context),
             changing: self.changing,
         }
     }
 
-    /// The address from which the caller has called. `None` for one of this machine.
-    #[doc(hidden)]
-    pub fn address(&self) -> Option<IpAddr> {
-        self.door.address()
-    }
-
-    /// The same, for calls that wait this long for approvers, at most and by default 20 seconds.
-    #[doc(hidden)]
+    /// The same hosts and limits for another caller, who uses the account that logs in.
     #[must_use]
-    pub fn waiting_for_approval(&self, wait: Duration) -> Self {
-        Self {
-            door: self.door.waiting_for_approval(wait),
-            ..self.clone()
-        }
+    pub fn of(&self, caller: Caller, rights: Rights) -> Self {
+        self.with_context(|context| {
+            *context = CallContext {
+                approval_wait: context.approval_wait,
+                ..CallContext::new(caller, rights)
+            };
+        })
     }
 
-    /// Maximum time that calls wait for approvers.
-    #[doc(hidden)]
-    pub fn approval_wait(&self) -> Duration {
-        self.door.approval_wait()
+    /// What is known of the calls of this handle.
+    pub fn context(&self) -> &CallContext {
+        self.door.context()
     }
 
     /// Records a call that was refused before it came here.
     #[doc(hidden)]
-    pub async fn note_refusal(&self, verb: Verb, error: &Error) {
-        self.door.note_refusal(verb, error).await;
-    }
-
-    /// The same, with commands and files used as another user of the host.
-    #[must_use]
-    pub fn becoming(&self, becomes: Option<Become>) -> Self {
-        Self {
-            door: self.door.clone(),
-            becomes,
-            changing: self.changing,
-        }
+    pub async fn note_refusal(&self, verb: Verb, error: &Refusal) {
+        self.door.admission.note_refusal(verb, error).await;
     }
 
     /// The same, for callers that edit files and don't replace them.
@@ -252,7 +226,7 @@ impl Jobs {
 
     /// Rights of the caller.
     pub fn rights(&self) -> &Rights {
-        self.door.rights()
+        &self.context().rights
     }
 
     /// Prepares a command for `host`, run by its login shell as `ssh HOST COMMAND` would. Starts
@@ -269,80 +243,68 @@ impl Jobs {
 
     fn draft(&self, host: String, command: String) -> Draft {
         Draft {
-            becomes: self.becomes.clone(),
+            becomes: self.context().becomes.clone(),
             ..Draft::new(host, command)
         }
     }
 
     /// A job by its id. A member of a fleet has the fleet's id, a slash and the member's host.
     ///
-    /// The handle reads the job's output, so the policy must allow the caller each of the verbs tail, read,
-    /// search and wait on the job's hosts.
-    ///
     /// # Errors
     /// [`Error::UnknownJob`] if the caller sees no such job, [`Error::Expired`] if it is no longer
-    /// kept, [`Error::Policy`] if the policy does not allow it.
+    /// kept.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
-        let job = self.find(id).await?;
-        for verb in [Verb::Tail, Verb::Read, Verb::Search, Verb::Wait] {
-            self.door.judge_job(verb, &job.job).await?;
-        }
-        Ok(job)
-    }
-
-    /// The handle of a job about which the policy was not asked.
-    async fn find(&self, id: &str) -> Result<Job, Error> {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
-        let job = self.handle_of(job);
+        let job = Job::new(self.door.clone(), job);
         match member {
             Some(name) => job.member(name).await,
             None => Ok(job),
         }
     }
 
-    /// Like [`job`](Self::job), for one verb, which the caller then uses and no other.
+    /// Like [`job`](Self::job), for a verb that shows none of its output.
     ///
     /// # Errors
-    /// As [`job`](Self::job), and [`Error::Policy`].
+    /// As [`job`](Self::job), and [`Error::Refused`].
     #[doc(hidden)]
     pub async fn job_for(&self, verb: Verb, id: &str) -> Result<Job, Error> {
-        let job = self.find(id).await?;
-        self.door.judge_job(verb, &job.job).await?;
+        let job = self.job(id).await?;
+        job.ask(verb).await?;
         Ok(job)
     }
 
-    /// The handle of a job that this process records.
-    pub(super) fn handle_of(&self, job: Arc<sshjobs_job::Job>) -> Job {
-        Job {
-            is_approved: false,
-            door: self.door.clone(),
-            job,
-        }
+    /// A job whose output the caller may read by a verb.
+    ///
+    /// # Errors
+    /// As [`job`](Self::job), and [`Error::Refused`].
+    #[doc(hidden)]
+    pub async fn readable(&self, verb: Verb, id: &str) -> Result<ReadableJob, Error> {
+        self.job(id).await?.readable(verb).await
     }
 
     /// Approvals that the caller asked for, in order. An approver also sees those on the hosts of its
     /// token.
     ///
     /// # Errors
-    /// [`Error::Vote`] if the policy or the approvals can't be used.
+    /// [`Error::Refused`] if the policy or the approvals can't be used.
     pub async fn approvals(&self) -> Result<Vec<Approval>, Error> {
-        self.door.approvals().await
+        Ok(self.door.admission.approvals().await?)
     }
 
     /// Answers an approval of another caller, and returns it. One caller that refuses is enough to refuse
     /// the call.
     ///
     /// # Errors
-    /// [`Error::Vote`]: why the answer does not count.
+    /// [`Error::Refused`]: why the answer does not count.
     pub async fn vote(&self, ballot: &Ballot) -> Result<Approval, Error> {
-        self.door.vote(ballot).await
+        Ok(self.door.admission.vote(ballot).await?)
     }
 
     /// The templates of the policy that the caller may run on a host.
     #[doc(hidden)]
     pub async fn templates(&self, host: &str) -> Vec<Template> {
-        self.door.templates(host).await
+        self.door.admission.templates(host).await
     }
 
     /// The decision of the policy on a hypothetical call. `None` without a policy.
@@ -351,7 +313,7 @@ impl Jobs {
     /// If the policy file can't be used.
     #[doc(hidden)]
     pub async fn explain(&self, case: &Case) -> Option<Result<Explanation, Arc<PolicyFileError>>> {
-        self.door.judge_itself().explain(case).await
+        self.door.admission.judge().explain(case).await
     }
 
     /// The decisions of the policy on its test cases. `None` without a policy.
@@ -360,13 +322,13 @@ impl Jobs {
     /// If the policy file can't be used.
     #[doc(hidden)]
     pub async fn test_policy(&self) -> Option<Result<Vec<CaseResult>, Arc<PolicyFileError>>> {
-        self.door.judge_itself().test().await
+        self.door.admission.judge().test().await
     }
 
     /// State of the policy. `None` without one.
     #[doc(hidden)]
     pub async fn policy_state(&self) -> Option<PolicyState> {
-        self.door.judge_state().await
+        self.door.admission.judge().state().await
     }
 
     /// The files of the audit log that the policy names. `None` if it names none.
@@ -375,7 +337,7 @@ impl Jobs {
     /// Why they are not known, in words.
     #[doc(hidden)]
     pub async fn audit_files(&self) -> Option<Result<AuditFiles, String>> {
-        self.door.judge_itself().audit_files().await
+        self.door.admission.judge().audit_files().await
     }
 
     /// The newest lines of the audit log about a job, at most `most`. `None` if the policy names no log.
@@ -393,7 +355,7 @@ impl Jobs {
             Ok(files) => files,
             Err(why) => return Some(Err(why)),
         };
-        let _turn = self.door.judge_itself().audit_reading().await;
+        let _turn = self.door.admission.judge().audit_reading().await;
         let id = job.id().to_owned();
         let read = tokio::task::spawn_blocking(move || lines_about(&files.log, &id, most)).await;
         Some(match read {
@@ -405,13 +367,13 @@ impl Jobs {
     /// Notifications of what happens to jobs.
     #[doc(hidden)]
     pub fn notifier(&self) -> &Notifier {
-        self.door.notifier()
+        &self.door.inside.notifier
     }
 
     /// Reads the policy file now, whether or not it seems changed.
     #[doc(hidden)]
     pub async fn reload_policy(&self) {
-        self.door.reload_policy().await;
+        self.door.admission.judge().reload().await;
     }
 
     /// Lists the jobs that the caller sees and that match a filter: jobs of this process, and of
@@ -425,15 +387,14 @@ impl Jobs {
         filter: Filter,
         freshness: Freshness,
     ) -> Result<(Vec<Summary>, usize), Error> {
-        // Traces the call and returns the runner; `all` is only the subject in the trace.
-        let inside = self.door.look(Verb::Jobs, &"all");
+        let inside = &self.door.inside;
         let patience = match freshness {
             Freshness::AskHosts => Some(ORPHANS_TIME),
             Freshness::Recorded => None,
         };
-        let scope = self.door.scope();
+        let scope = self.context().scope();
         let sees_all_hosts = scope != Scope::All || self.rights().hosts == HostPatterns::default();
-        let may_list_all = self.door.is_allowed_everywhere(Verb::Jobs).await;
+        let may_list_all = self.door.admission.is_allowed_everywhere(Verb::Jobs).await;
         if sees_all_hosts && may_list_all {
             return Ok(inside.runner.list(&scope, filter, patience).await?);
         }
@@ -467,10 +428,10 @@ impl Jobs {
         let of_others: BTreeSet<&String> = of_others.flat_map(hosts_of).collect();
         let mut hidden = HiddenHosts::default();
         for host in all {
-            if !may_list_all && !self.door.is_allowed(Verb::Jobs, host).await {
+            if !may_list_all && !self.door.admission.is_allowed(Verb::Jobs, host).await {
                 hidden.denied.insert(host.clone());
             }
-            if of_others.contains(host) && !self.door.may_reach(host).await {
+            if of_others.contains(host) && !self.door.admission.may_reach(host).await {
                 hidden.unreachable.insert(host.clone());
             }
         }
@@ -479,14 +440,14 @@ impl Jobs {
 
     /// The configuration.
     pub fn config(&self) -> &Config {
-        self.door.config()
+        &self.door.inside.config
     }
 
     /// Waits until the counter of changes differs from `known`, and returns it. Among the jobs of
     /// this process that the caller sees, each addition, end and removal changes it. `None` returns
     /// at once. Cancel safe.
     pub async fn changes(&self, known: Option<u64>) -> u64 {
-        self.door.runner().changes(&self.door.scope(), known).await
+        self.door.runner().changes(&self.context().scope(), known).await
     }
 
     /// The replica of a cluster that has a host. This process without a cluster.
@@ -540,11 +501,11 @@ impl Jobs {
     /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all forwards and
     /// connections. Takes some seconds at most.
     pub async fn shutdown(&self) {
-        self.door.forwards().shut_down().await;
+        self.door.inside.forwards.shut_down().await;
         self.door.runner().shutdown().await;
         // Last, with the ends of all jobs.
-        self.door.notifier().flush().await;
-        self.door.judge_itself().finish_audit().await;
+        self.door.inside.notifier.flush().await;
+        self.door.admission.judge().finish_audit().await;
     }
 }
 

@@ -15,7 +15,7 @@
 //! let command = jobs.command(host, "read name; echo \"hello $name\"").stdin(Stdin::Open);
 //! let job = command.timeout(Duration::from_secs(10)).spawn().await?;
 //! job.write(b"world\n", Duration::from_secs(1)).await?;
-//! let first = job.lines().next().await.expect("it prints a line").expect("which is kept");
+//! let first = job.lines().await?.next().await.expect("it prints a line").expect("which is kept");
 //! assert_eq!(first.text, "hello world");
 //! assert!(job.wait().await.is_success());
 //! # jobs.shutdown().await;
@@ -41,7 +41,6 @@ mod config;
 mod demo;
 mod door;
 mod error;
-mod excluded;
 mod files;
 mod fleet;
 mod forwards;
@@ -49,13 +48,11 @@ mod health;
 mod hosts;
 mod job;
 mod jobs;
-mod judge;
 mod last_errors;
 mod notify;
 mod observer;
 mod oidc;
 mod reading;
-mod rights;
 mod secret_use;
 mod secrets;
 mod trust;
@@ -72,18 +69,20 @@ pub use fleet::FleetSpec;
 pub use hosts::Host;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
-pub use judge::{
-    Ballot, CaseResult, Explanation, Limit as PolicyLimit, PolicyFileError, PolicyRefusal,
-    PolicyState, VoteError, Why as PolicyWhy,
-};
 #[doc(hidden)]
 pub use notify::{
     Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
-pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
+pub use reading::{
+    Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ReadableJob, ScreenWait,
+};
 pub use secrets::SecretRefusal;
 pub use trust::HostKey;
 
+pub use crate::admission::{
+    Ballot, CallContext, CaseResult, Explanation, HostPatterns, Limit as PolicyLimit,
+    PolicyFileError, PolicyRefusal, PolicyState, Refusal, Rights, VoteError, Why as PolicyWhy,
+};
 pub use crate::files::{
     BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
     Got, HostFiles, LinkInPlace, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
@@ -126,8 +125,6 @@ pub use config::{Defaults, PolicyConfig};
 pub use job::SecretInput;
 #[doc(hidden)]
 pub use oidc::{IssuerConfig, LoginConfig, OidcConfig, RoleOfClaims};
-#[doc(hidden)]
-pub use rights::{HostPatterns, Rights};
 #[doc(hidden)]
 pub use secrets::SecretConfig;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::judge::Auditor;
 use super::notify::Notifier;
+use crate::admission::Auditor;
 use crate::runner::Observer;
 use sshjobs_job::{Job, Outcome};
 

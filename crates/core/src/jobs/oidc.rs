@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 
-use super::rights::HostPatterns;
+use crate::admission::HostPatterns;
 use sshjobs_policy::Role;
 
 /// Issuers of OpenID Connect whose tokens the HTTP server accepts: the table `[oidc]`.

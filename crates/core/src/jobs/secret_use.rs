@@ -4,10 +4,10 @@ use secrecy::SecretString;
 
 use super::door::Door;
 use super::error::Error;
-use super::excluded::is_excluded_by_address;
-use super::judge::On;
 use super::secrets::{SecretConfig, SecretRefusal, SecretValue};
-use sshjobs_job::{Draft, Job, StdinPlan};
+use crate::admission::{On, WriteInput, is_excluded_by_address};
+use crate::runner::Permitted;
+use sshjobs_job::{Draft, StdinPlan};
 use sshjobs_policy::{Identity, Verb};
 
 impl Door {
@@ -23,16 +23,16 @@ impl Door {
     ) -> Result<(), Error> {
         for host in hosts {
             // First: the error below has names of secrets.
-            self.check_rights(verb, On::host(host)).await?;
-            let secret = self.secrets().get(name);
+            self.admission.check_rights(verb, On::host(host)).await?;
+            let secret = self.inside.secrets.get(name);
             if let Some(secret) = secret
                 && self.may_use(secret, host).await
             {
                 continue;
             }
             // The error below would reveal that the host is listed.
-            if !self.is_allowed(verb, host).await {
-                return Err(self.not_allowed(verb, host).await);
+            if !self.admission.is_allowed(verb, host).await {
+                return Err(self.admission.not_allowed(verb, host).await.into());
             }
             let refusal = SecretRefusal::NotAllowed {
                 caller: self.caller().clone(),
@@ -40,7 +40,7 @@ impl Door {
                 host: host.clone(),
                 usable: self.usable_secrets(host).await,
             };
-            return Err(self.recorded(verb, On::host(host), refusal.into()).await);
+            return Err(self.admission.recorded(verb, On::host(host), refusal).await.into());
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ impl Door {
     pub(super) async fn fill_secrets(&self, draft: &mut Draft) -> Result<(), Error> {
         let uses = draft.secrets.clone();
         for name in uses.names() {
-            let SecretValue { value, hidden } = self.secrets().read_value(name).await?;
+            let SecretValue { value, hidden } = self.inside.secrets.read_value(name).await?;
             let variables = uses.env.iter().filter(|(_, secret)| *secret == name);
             for (variable, _) in variables {
                 draft.env.insert(variable.clone(), value.clone());
@@ -93,9 +93,9 @@ impl Door {
     pub(super) async fn secret_for_job(
         &self,
         name: &str,
-        job: &Job,
+        job: Permitted<'_, WriteInput>,
     ) -> Result<SecretString, Error> {
-        let SecretValue { value, hidden } = self.secrets().read_value(name).await?;
+        let SecretValue { value, hidden } = self.inside.secrets.read_value(name).await?;
         let Some(hidden) = hidden else { return Ok(value) };
         if !job.spec.durable {
             self.runner().hide_secret(job, &hidden).await?;
@@ -116,7 +116,7 @@ impl Door {
     /// Names of the secrets that the caller may use on a host.
     async fn usable_secrets(&self, host: &str) -> Vec<String> {
         let mut names = Vec::new();
-        for (name, secret) in self.secrets().iter() {
+        for (name, secret) in self.inside.secrets.iter() {
             if self.may_use(secret, host).await {
                 names.push(name.clone());
             }
@@ -127,8 +127,8 @@ impl Door {
     async fn may_use(&self, secret: &SecretConfig, host: &str) -> bool {
         let caller = Identity {
             name: self.caller().as_str().to_owned(),
-            role: self.rights().role,
-            claims: self.rights().claims.clone(),
+            role: self.context().rights.role,
+            claims: self.context().rights.claims.clone(),
         };
         let book = self.book();
         secret.is_for_caller(&caller)

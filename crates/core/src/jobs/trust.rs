@@ -1,10 +1,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::door::AllowedHost;
 use super::error::Error;
 use super::jobs::Jobs;
-use super::judge::On;
 use sshjobs_policy::Verb;
 use sshjobs_ssh::{PresentedKey, Verdict};
 
@@ -28,12 +26,8 @@ impl Jobs {
     /// [`Error::Connect`], also for a key that conflicts with known_hosts, which lists another one
     /// or marks this one as revoked.
     pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
-        let AllowedHost {
-            inside,
-            host: reference,
-            ..
-        } = self.door.act_on_host(Verb::Trust, On::host(host)).await?;
-        let presented = inside.hosts.look_at_key(&reference).await;
+        let permit = self.door.admission.admit_connection(Verb::Trust, host).await?;
+        let presented = self.door.inside.hosts.look_at_key(permit.host()).await;
         let presented = presented.map_err(|error| Error::Connect {
             host: host.to_owned(),
             source: Arc::new(error),
@@ -54,7 +48,7 @@ impl Jobs {
     /// [`Error::Trust`] if known_hosts conflicts with the key by now, or can't be written.
     pub async fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
         // Checked again: the key may come from a handle with other rights.
-        self.door.act(Verb::Trust, On::host(&key.presented.host.name)).await?;
+        let _permit = self.door.admission.admit_trust(&key.presented.host.name).await?;
         Arc::clone(&key.presented)
             .trust()
             .await

@@ -1,6 +1,7 @@
 //! Watches running jobs for prompts, silence and matching lines.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use regex::Regex;
@@ -8,16 +9,18 @@ use tokio::task::JoinSet;
 
 use super::jobs::Jobs;
 use super::notify::{ChosenBy, Notifier, NotifyOn, NotifyRule};
-use crate::jobs::{Job, LineNo, PageQuery, Selection, Stream, Wait};
+use crate::jobs::{LineNo, PageQuery, Selection, Stream, Wait};
+use crate::runner::{Permitted, SeenJob};
 use sshjobs_job::notify::{Occasion, Receiver, shortened};
-use sshjobs_job::{Caller, CursorMove, CursorName, Log};
+use sshjobs_job::{Caller, CursorMove, CursorName, Job, Log};
 use sshjobs_store::StoreError;
 
 /// One rule's watch of one job.
 #[derive(Clone)]
 struct Watch {
     notifier: Notifier,
-    job: Job,
+    jobs: Jobs,
+    job: Arc<Job>,
     targets: Vec<String>,
 }
 
@@ -39,11 +42,11 @@ impl Jobs {
         loop {
             tokio::select! {
                 job = notifier.next_begun() => {
-                    let handle = self.handle_of(job);
-                    for rule in notifier.config().rules_for(ChosenBy::of(&handle.job)) {
+                    for rule in notifier.config().rules_for(ChosenBy::of(&job)) {
                         let watch = Watch {
                             notifier: notifier.clone(),
-                            job: handle.clone(),
+                            jobs: self.clone(),
+                            job: Arc::clone(&job),
                             targets: rule.targets.clone(),
                         };
                         watch.start(rule, &mut watches);
@@ -82,14 +85,13 @@ impl Watch {
     /// Notifies of each prompt once.
     async fn for_prompts(self) {
         let mut notified_bytes = None;
-        while !self.job.job.over_within(PROMPT_LOOK).await {
-            let total_bytes = self.job.job.status().total_bytes;
-            if notified_bytes == Some(total_bytes) || !self.job.awaits_input(Selection::Both).await
-            {
+        while !self.job.over_within(PROMPT_LOOK).await {
+            let total_bytes = self.job.status().total_bytes;
+            if notified_bytes == Some(total_bytes) || !self.awaits_input().await {
                 continue;
             }
             let unfinished =
-                self.job.job.read_log(|log| log.silent_partial(Selection::Both, Duration::ZERO));
+                self.job.read_log(|log| log.silent_partial(Selection::Both, Duration::ZERO));
             if let Some(text) = unfinished {
                 notified_bytes = Some(total_bytes);
                 let text = shortened(&text);
@@ -101,9 +103,9 @@ impl Watch {
     /// Notifies of each silence once.
     async fn for_silence(self, limit: Duration) {
         loop {
-            let status = self.job.job.status();
+            let status = self.job.status();
             let rest = limit.saturating_sub(status.silent);
-            if self.job.job.over_within(rest).await {
+            if self.job.over_within(rest).await {
                 return;
             }
             if !rest.is_zero() {
@@ -114,7 +116,6 @@ impl Watch {
             self.notify(Occasion::Silent { seconds });
             let printed_before = status.total_bytes;
             self.job
-                .job
                 .wait_for(FOREVER, |log| {
                     log.outcome().is_some() || total_bytes(log) != printed_before
                 })
@@ -126,19 +127,20 @@ impl Watch {
     async fn for_matches(self, pattern: Regex) {
         let result = self.match_lines(&pattern).await;
         if let Err(error) = result {
-            let job = self.job.id();
+            let job = self.job.id.as_str();
             tracing::warn!(job, %error, "lines can't be matched for notifications");
         }
     }
 
     async fn match_lines(&self, pattern: &Regex) -> Result<(), MatchError> {
-        let runner = self.job.runner();
+        let runner = self.jobs.door.runner();
+        let readable = Permitted::for_notifications(&self.job);
         let name = CursorName {
             caller: Caller::new(CURSOR_OWNER),
             reader: format!("{} {}", self.targets.join(","), pattern.as_str()),
         };
         // A line that was printed while no process watched is found, too.
-        let mut cursor = runner.cursor(&self.job.job, &name).await?;
+        let mut cursor = runner.cursor(readable, &name).await?;
         loop {
             let query = PageQuery {
                 max_lines: 1,
@@ -149,14 +151,14 @@ impl Watch {
                 filter: Some(pattern.clone()),
                 ..Wait::default()
             };
-            let tail = self.job.job.tail(&query, &wait).await?;
+            let tail = self.job.tail(&query, &wait).await?;
             cursor = tail.page.last_line_no;
             if let Some(line) = tail.page.lines.into_iter().next() {
                 self.notify(Occasion::Matched {
                     line_no: line.line_no.value(),
                     text: shortened(&line.text),
                 });
-                self.job.job.over_within(MATCH_PAUSE).await;
+                self.job.over_within(MATCH_PAUSE).await;
                 // Lines of the pause are not matched.
                 cursor = cursor.max(self.newest_line());
             }
@@ -165,9 +167,9 @@ impl Watch {
                 from: None,
                 to: cursor,
             };
-            if let Err(error) = runner.move_cursor(&self.job.job, &name, step).await {
+            if let Err(error) = runner.move_cursor(readable, &name, step).await {
                 // Only the next process needs it. It may notify again, with the same id.
-                tracing::debug!(job = self.job.id(), %error, "a cursor can't be stored");
+                tracing::debug!(job = self.job.id.as_str(), %error, "a cursor can't be stored");
             }
             if self.job.is_over() && cursor >= self.newest_line() {
                 return Ok(());
@@ -175,13 +177,18 @@ impl Watch {
         }
     }
 
+    async fn awaits_input(&self) -> bool {
+        let job = SeenJob::new(Arc::clone(&self.job));
+        self.jobs.door.runner().awaits_input(&job, Selection::Both).await
+    }
+
     fn newest_line(&self) -> LineNo {
-        LineNo::new(self.job.job.status().total_lines)
+        LineNo::new(self.job.status().total_lines)
     }
 
     fn notify(&self, occasion: Occasion) {
         let receivers = self.targets.iter().cloned().map(Receiver::Target).collect();
-        self.notifier.notify(receivers, occasion, &self.job.job);
+        self.notifier.notify(receivers, occasion, &self.job);
     }
 }
 

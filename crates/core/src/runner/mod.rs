@@ -31,6 +31,7 @@ mod fleet;
 mod foreign;
 mod owner;
 mod record;
+mod seen_job;
 mod signal;
 #[cfg(test)]
 mod simulation;
@@ -40,6 +41,7 @@ mod storing;
 mod turn;
 
 pub use api::{Runner, Stats, Summary, Surroundings};
+pub use seen_job::{Permitted, SeenJob};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
     Key, Limits, Lookup, Observer, Order, QueueRule, SecretReader, SignalError, SpawnError,

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::connections::Place;
 use crate::peers::{Client, pass_on_session};
-use sshjobs_core::jobs::{Follow, Job, Output, WriteError};
+use sshjobs_core::jobs::{Follow, Job, Output, Refusal, WriteError};
 use sshjobs_wire::{
     Error, JobEntry, Service, SessionChannel, SessionEvent, SessionRequest, SignalRequest,
 };
@@ -251,7 +251,8 @@ async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Send
                 tracing::debug!(job = job.id(), %error, "stdin was not passed on");
                 // The end of stdin has no bytes: a caller may run commands and not write to them.
                 let has_bytes = bytes.len() > 1;
-                if has_bytes && let sshjobs_core::jobs::Error::Policy(_) = &error {
+                if has_bytes && let sshjobs_core::jobs::Error::Refused(Refusal::Policy(_)) = &error
+                {
                     said.send(SessionEvent::Failed(error.into())).await.ok();
                 }
             }

@@ -70,7 +70,7 @@ pub(crate) async fn get(
     let address = FileAddress::parse(&uri)?;
     let Query(reading) = reading.map_err(|error| reject::bad_address(&error.body_text()))?;
     let becomes = parse_become(reading.becomes.as_deref(), reading.become_method.as_deref())?;
-    let service = service.becoming(becomes);
+    let service = service.with_context(|context| context.becomes = becomes);
     let host = address.host.as_str();
     let files = service.library().files_at(address.on_host()).await.map_err(Error::from)?;
     let path = files.expand(&address.path).await.map_err(|error| file_error(host, error))?;
@@ -172,7 +172,7 @@ pub(crate) async fn put(
     let address = FileAddress::parse(&uri)?;
     let Query(writing) = writing.map_err(|error| reject::bad_address(&error.body_text()))?;
     let becomes = parse_become(writing.becomes.as_deref(), writing.become_method.as_deref())?;
-    let service = service.becoming(becomes);
+    let service = service.with_context(|context| context.becomes = becomes);
     for header in [header::CONTENT_RANGE, header::CONTENT_ENCODING] {
         // RFC 9110, section 14.5: a part must not be stored as if it were the whole.
         if headers.contains_key(&header) {

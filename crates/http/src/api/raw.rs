@@ -13,7 +13,9 @@ use serde::Deserialize;
 use super::range::{Span, not_satisfiable, range_of, span};
 use crate::reject;
 use crate::status::Failure;
-use sshjobs_core::jobs::{Job, PolicyVerb, ReadQuery, Render, Selection, Stream as Output, Unit};
+use sshjobs_core::jobs::{
+    PolicyVerb, ReadQuery, ReadableJob, Render, Selection, Stream as Output, Unit,
+};
 use sshjobs_wire::{Error, Service};
 
 /// The requested bytes.
@@ -46,7 +48,7 @@ pub(crate) async fn raw(
         OneStream::Stdout => Output::Stdout,
         OneStream::Stderr => Output::Stderr,
     };
-    let job = service.library().job_for(PolicyVerb::Read, &id).await.map_err(Error::from)?;
+    let job = service.library().readable(PolicyVerb::Read, &id).await.map_err(Error::from)?;
     let (available_from, total) = extent(&job, stream).await;
     let follows = wanted.follow && !job.is_over();
     let range = range_of(&headers);
@@ -84,7 +86,7 @@ pub(crate) async fn raw(
 }
 
 /// Start and current end of the kept bytes of a stream.
-async fn extent(job: &Job, stream: Output) -> (u64, u64) {
+async fn extent(job: &ReadableJob, stream: Output) -> (u64, u64) {
     let nothing = ReadQuery {
         unit: Unit::Bytes,
         // Past the end: only the extent is wanted, no bytes.
@@ -111,7 +113,7 @@ enum BrokenOff {
 /// everything sent before is exact.
 fn pieces(
     service: Service,
-    job: Job,
+    job: ReadableJob,
     stream: Output,
     span: Span,
 ) -> impl Stream<Item = Result<Bytes, BrokenOff>> {

@@ -196,7 +196,7 @@ impl Guard {
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let verb = check_verb(&service, parts, path.as_deref()).await?;
         let service = match preferred_wait(&parts.headers) {
-            Some(wait) => service.waiting_for_approval(wait),
+            Some(wait) => service.with_context(|context| context.approval_wait = wait),
             None => service,
         };
         parts.extensions.insert(service);
@@ -259,7 +259,7 @@ impl Guard {
         let service = request.extensions.get::<Service>().unwrap_or(&self.service);
         let denied = reject::role(service, verb.needs);
         service.library().note_refusal(verb.policy, &denied).await;
-        Error::from(denied).into()
+        Error::from(sshjobs_core::jobs::Error::from(denied)).into()
     }
 
     /// Metadata of the server as a resource of OAuth (RFC 9728), at the path of its base URL or of its MCP
@@ -402,7 +402,7 @@ impl Guard {
         };
         let service = self.service.of(caller, rights);
         Ok(match peer.address() {
-            Some(address) => service.called_from(address),
+            Some(address) => service.with_context(|context| context.address = Some(address)),
             None => service,
         })
     }
@@ -481,7 +481,7 @@ async fn check_verb(
     if service.library().rights().role < verb.needs {
         let denied = reject::role(service, verb.needs);
         service.library().note_refusal(verb.policy, &denied).await;
-        return Err(Error::from(denied).into());
+        return Err(Error::from(sshjobs_core::jobs::Error::from(denied)).into());
     }
     if verb.body == BodyKind::Json && !calls::is_json(&parts.headers) {
         return Err(reject::not_json());

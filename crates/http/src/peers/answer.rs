@@ -61,7 +61,7 @@ pub(crate) async fn for_the_caller(
         request.extensions_mut().insert(reached_at);
     }
     let service = match preferred_wait(request.headers()) {
-        Some(wait) => service.waiting_for_approval(wait),
+        Some(wait) => service.with_context(|context| context.approval_wait = wait),
         None => Service::clone(&service),
     };
     request.extensions_mut().insert(passed.admit(&service));

@@ -45,7 +45,7 @@ impl PassedCaller {
     /// The caller of a service.
     pub(super) fn of_service(service: &Service) -> Self {
         let library = service.library();
-        Self::new(library.caller(), library.rights()).called_from(library.address())
+        Self::new(library.caller(), library.rights()).called_from(library.context().address)
     }
 
     /// The service for the caller.
@@ -57,7 +57,7 @@ impl PassedCaller {
         };
         let service = service.of(self.caller, rights);
         match self.address {
-            Some(address) => service.called_from(address),
+            Some(address) => service.with_context(|context| context.address = Some(address)),
             None => service,
         }
     }

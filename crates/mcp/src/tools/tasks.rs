@@ -130,7 +130,7 @@ async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolRespons
     let wait_ms = request.options.wait_ms;
     let max_bytes = request.options.max_bytes;
     request.options.wait_ms = Some(wait_ms.map_or(AT_ONCE_MS, |wait| wait.clamp(0, AT_ONCE_MS)));
-    let service = service.waiting_for_approval(Duration::ZERO);
+    let service = service.with_context(|context| context.approval_wait = Duration::ZERO);
     let reply = match service.run(request).await {
         Ok(reply) => reply,
         Err(error) if error.code == Code::ApprovalPending => {
@@ -232,7 +232,8 @@ impl TaskId {
             Waits::Approval { arguments } => {
                 let mut request = RunRequest::parse(arguments.clone())?;
                 request.options.wait_ms = Some(0);
-                let service = service.waiting_for_approval(Duration::ZERO);
+                let service =
+                    service.with_context(|context| context.approval_wait = Duration::ZERO);
                 match service.run(request).await {
                     Ok(reply) => (!reply.still_running || self.is_over()).then(|| success(&reply)),
                     Err(error) if error.code == Code::ApprovalPending && !self.is_over() => None,

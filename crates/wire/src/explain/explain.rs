@@ -5,7 +5,9 @@ use super::policy::policy;
 use super::secrets::secret;
 use super::{calls, connect, expired, files, forwards};
 use crate::error::{Code, Error, Hint};
-use sshjobs_core::jobs::{self, BadBecome, HostError, SpecError, StoreError, TrustError, chain};
+use sshjobs_core::jobs::{
+    self, BadBecome, HostError, Refusal, SpecError, StoreError, TrustError, chain,
+};
 
 impl From<jobs::Error> for Error {
     fn from(error: jobs::Error) -> Self {
@@ -30,7 +32,6 @@ impl From<jobs::Error> for Error {
             jobs::Error::Expired(tombstone) => {
                 expired(&tombstone, "run the command again to see its output")
             }
-            jobs::Error::Host(error) => host(error),
             jobs::Error::Spec(error) => spec(&error),
             jobs::Error::Signal(error) => calls::signal(error),
             jobs::Error::Write(error) => calls::write(error),
@@ -38,25 +39,8 @@ impl From<jobs::Error> for Error {
             jobs::Error::Files(error) => files::files(&error),
             jobs::Error::Forward(error) => forwards::forward(&error),
             jobs::Error::Trust(error) => trust(&error),
-            jobs::Error::Policy(refusal) => policy(&refusal),
-            jobs::Error::Vote(error) => vote(&error),
             jobs::Error::Secret(refusal) => secret(&refusal),
-            jobs::Error::Denied { .. } => Self::new(
-                Code::PolicyDenied,
-                error.to_string(),
-                "ask the operator for a token with that role, or for a server that is \
-                 not read-only",
-            ),
-            jobs::Error::DeniedHost { ref nearest, .. } => {
-                let meant = nearest
-                    .as_ref()
-                    .map_or_else(String::new, |name| format!("did you mean {name:?}? "));
-                let hint = Hint::from(format!("{meant}ssh_hosts lists the hosts that it may use"));
-                let hint = hint.or_for_a_person(format!(
-                    "{meant}`sshjobs hosts` lists the hosts that it may use"
-                ));
-                Self::new(Code::PolicyDenied, error.to_string(), hint)
-            }
+            jobs::Error::Refused(refusal) => refused(refusal),
             jobs::Error::UnknownJob(_)
             | jobs::Error::NoMember { .. }
             | jobs::Error::MemberNotStarted { .. } => {
@@ -96,6 +80,28 @@ fn where_to_look(error: &jobs::Error) -> Hint {
     }
     let hint = Hint::from("ssh_jobs lists the jobs there are");
     hint.or_for_a_person("`sshjobs jobs` lists the jobs there are")
+}
+
+fn refused(refusal: Refusal) -> Error {
+    let message = refusal.to_string();
+    match refusal {
+        Refusal::Host(error) => host(error),
+        Refusal::Policy(refusal) => policy(&refusal),
+        Refusal::Vote(error) => vote(&error),
+        Refusal::Denied { .. } => Error::new(
+            Code::PolicyDenied,
+            message,
+            "ask the operator for a token with that role, or for a server that is not read-only",
+        ),
+        Refusal::DeniedHost { nearest, .. } => {
+            let meant = nearest.map_or_else(String::new, |name| format!("did you mean {name:?}? "));
+            let hint = Hint::from(format!("{meant}ssh_hosts lists the hosts that it may use"));
+            let hint = hint.or_for_a_person(format!(
+                "{meant}`sshjobs hosts` lists the hosts that it may use"
+            ));
+            Error::new(Code::PolicyDenied, message, hint)
+        }
+    }
 }
 
 fn host(error: HostError) -> Error {
@@ -309,7 +315,7 @@ mod tests {
                 host: "web1".to_owned(),
                 source: ChannelError::PtyRefused,
             }),
-            jobs::Error::Host(HostError::Unknown {
+            jobs::Error::from(HostError::Unknown {
                 name: "x".to_owned(),
                 nearest: None,
             })

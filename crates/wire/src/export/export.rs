@@ -12,8 +12,8 @@ use super::asciicast::{Asciicast, Header, Version, json_line};
 use crate::error::Error;
 use crate::{Code, Format, RenderArg, Service, TailRequest};
 use sshjobs_core::jobs::{
-    Job, Phase, PolicyVerb, RecordedPiece, Recording, RecordingPlace, Resize, Stream, TerminalSize,
-    timestamp_of,
+    Phase, PolicyVerb, ReadableJob, RecordedPiece, Recording, RecordingPlace, Resize, Stream,
+    TerminalSize, timestamp_of,
 };
 
 /// The format of an export.
@@ -73,7 +73,7 @@ impl Service {
         id: &str,
         format: ExportFormat,
     ) -> Result<impl Pages<Item = Result<Bytes, Error>> + Send + 'static, Error> {
-        let job = self.job(PolicyVerb::Read, id).await?;
+        let job = self.readable(PolicyVerb::Read, id).await?;
         let pages = match format {
             ExportFormat::AsciicastV2 => Export::Cast(Cast::of(job, Version::V2).await?),
             ExportFormat::AsciicastV3 => Export::Cast(Cast::of(job, Version::V3).await?),
@@ -103,7 +103,7 @@ enum Export {
 
 /// The rest of a recording.
 struct Cast {
-    job: Job,
+    job: ReadableJob,
     cast: Asciicast,
     /// The header, before the first page.
     header: String,
@@ -117,7 +117,7 @@ struct Cast {
 }
 
 impl Cast {
-    async fn of(job: Job, version: Version) -> Result<Self, Error> {
+    async fn of(job: ReadableJob, version: Version) -> Result<Self, Error> {
         if job.fleet().is_some() {
             let hint = "export its members one by one (ID/HOST), or use the formats text or json";
             return Err(Error::invalid(
@@ -238,7 +238,7 @@ impl Lines {
     }
 }
 
-async fn part(job: &Job, from: Option<RecordingPlace>) -> Result<Recording, Error> {
+async fn part(job: &ReadableJob, from: Option<RecordingPlace>) -> Result<Recording, Error> {
     Ok(job.recording(from).await?.unwrap_or_default())
 }
 
@@ -246,7 +246,7 @@ async fn part(job: &Job, from: Option<RecordingPlace>) -> Result<Recording, Erro
 ///
 /// # Errors
 /// If its output is not stored.
-async fn first_part(job: &Job) -> Result<Recording, Error> {
+async fn first_part(job: &ReadableJob) -> Result<Recording, Error> {
     job.recording(None).await?.ok_or_else(|| {
         Error::new(
             Code::Unsupported,

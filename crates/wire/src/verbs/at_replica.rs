@@ -63,8 +63,8 @@ impl Service {
         let passed = Passed {
             caller: self.jobs.caller().clone(),
             rights: self.jobs.rights().clone(),
-            address: self.jobs.address(),
-            approval_wait: self.jobs.approval_wait(),
+            address: self.jobs.context().address,
+            approval_wait: self.jobs.context().approval_wait,
             verb,
             request: serde_json::to_value(request).expect("a request is plain data"),
         };

@@ -189,10 +189,8 @@ impl CommandRequest {
             return Err(sshjobs_core::jobs::Error::from(SpecError::NoCommand).into());
         }
         let terminal = self.terminal()?;
-        let jobs = &jobs.becoming(parse_become(
-            self.becomes.as_deref(),
-            self.become_method.as_deref(),
-        )?);
+        let becomes = parse_become(self.becomes.as_deref(), self.become_method.as_deref())?;
+        let jobs = &jobs.with_context(|context| context.becomes = becomes);
         let mut command = match self.fleet()? {
             Some(fleet) => jobs.fleet(fleet, self.command).as_job(),
             None => jobs.command(self.host, self.command),

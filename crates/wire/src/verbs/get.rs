@@ -166,7 +166,7 @@ impl Service {
         }
         let path = remote_path(request.path.as_bytes())?;
         let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
-        let service = self.becoming(becomes);
+        let service = self.with_context(|context| context.becomes = becomes);
         if let Some(to) = &request.to {
             return service.get_to(&request, &path, to).await;
         }

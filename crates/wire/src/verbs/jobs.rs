@@ -186,7 +186,7 @@ impl Service {
         if let Some(id) = &request.fleet {
             let fleet = self.job(PolicyVerb::Jobs, id).await?;
             let mut members = self.members_of(&fleet)?;
-            if !fleet.may_show_lines().await {
+            if fleet.readable_if_allowed().await.is_none() {
                 members.iter_mut().for_each(|member| member.last_lines.clear());
             }
             let total = members.len();

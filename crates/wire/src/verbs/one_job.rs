@@ -7,7 +7,7 @@ use super::spawn::waits_for;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::{JobState, Service};
-use sshjobs_core::jobs::{self, Job, PolicyVerb, SignalError};
+use sshjobs_core::jobs::{self, Job, PolicyVerb, ReadableJob, SignalError};
 
 impl Service {
     /// One job, with a detail if requested.
@@ -31,7 +31,7 @@ impl Service {
             return self.perform_at(&replica, "jobs", request).await;
         }
         // Arguments of processes may say more than the list of jobs.
-        let job = self.job(PolicyVerb::Read, id).await?;
+        let job = self.readable(PolicyVerb::Read, id).await?;
         let mut entry = JobEntry::of(&job);
         if !request.selects(&entry) {
             return Ok(JobsReply::of(Vec::new(), clamps));
@@ -51,7 +51,7 @@ impl Service {
     }
 
     /// The processes of a job. `None` if it has ended.
-    async fn processes_of(&self, job: &Job) -> Result<Option<ProcessList>, Error> {
+    async fn processes_of(&self, job: &ReadableJob) -> Result<Option<ProcessList>, Error> {
         if job.fleet().is_some() {
             return Err(Error::new(
                 Code::Unsupported,

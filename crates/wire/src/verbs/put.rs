@@ -195,7 +195,7 @@ impl Service {
         }
         let plan = self.plan(&request)?;
         let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
-        let service = self.becoming(becomes);
+        let service = self.with_context(|context| context.becomes = becomes);
         match (&request.host, request.hosts.is_empty()) {
             (Some(host), true) => service.put_on(host, plan).await,
             (None, false) => service.put_on_many(request.hosts, plan).await,

@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
 use crate::{Clamped, RenderArg, Service, Standing, StreamArg};
 use sshjobs_core::jobs::{
-    Content, Job, Line, PolicyVerb, ReadQuery, Render, ScreenWait, Stream, Unit, render,
+    Content, Job, Line, PolicyVerb, ReadQuery, ReadableJob, Render, ScreenWait, Stream, Unit,
+    render,
 };
 
 /// Read a part of a job's output by its position.
@@ -162,7 +163,7 @@ impl Service {
     /// same answer until eviction, which changes no position. A position after the end returns
     /// nothing, without an error.
     pub async fn read(&self, request: ReadRequest) -> Result<ReadReply, Error> {
-        let job = self.job(PolicyVerb::Read, &request.job_id).await?;
+        let job = self.readable(PolicyVerb::Read, &request.job_id).await?;
         let mut clamps = Clamps::default();
         if request.unit == UnitArg::Screen {
             return self.read_screen(&job, &request, clamps).await;
@@ -213,7 +214,7 @@ impl Service {
     /// The screen of a terminal job, once it is newer than the caller's version or the wait is over.
     async fn read_screen(
         &self,
-        job: &Job,
+        job: &ReadableJob,
         request: &ReadRequest,
         mut clamps: Clamps,
     ) -> Result<ReadReply, Error> {

@@ -16,7 +16,9 @@ use crate::leave_out::is_zero;
 use crate::request::parse;
 use crate::schema::{merged, schema_of};
 use crate::{Clamped, Group, KeepArg, Members, Request, Service, Standing};
-use sshjobs_core::jobs::{ExcerptBudget, Follow, Job, PolicyVerb, Status, Stdin, Stream};
+use sshjobs_core::jobs::{
+    ExcerptBudget, Follow, Job, PolicyVerb, ReadableJob, Status, Stdin, Stream,
+};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -195,10 +197,13 @@ impl Service {
         };
         let command = start.into_command(&self.jobs, without_stdin)?.as_run();
         let job = command.start_within(wait.max(START)).spawn().await?;
+        let id = job.id().to_owned();
         let left = deadline.saturating_duration_since(Instant::now());
         if options.until.is_none() {
             self.unless_closed(job.wait_within(left)).await;
         }
+        let job = job.readable(PolicyVerb::Run).await;
+        let job = job.map_err(|error| after_start(id.as_str(), error.into()))?;
         if options.wants_page() {
             let page = Box::pin(self.page_of_run(&job, options, left)).await;
             let page = page.map_err(|error| after_start(job.id(), error))?;
@@ -210,7 +215,7 @@ impl Service {
     /// The output as ssh_tail returns it, up to a line that matches `until`.
     async fn page_of_run(
         &self,
-        job: &Job,
+        job: &ReadableJob,
         options: RunOptions,
         left: Duration,
     ) -> Result<TailReply, Error> {
@@ -269,9 +274,9 @@ impl Service {
     pub async fn ran(&self, job_id: &str, max_bytes: Option<i64>) -> Result<RunReply, Error> {
         let mut clamps = Clamps::default();
         let budget = budget(max_bytes, &mut clamps)?;
-        let job = match self.job(PolicyVerb::Run, job_id).await {
+        let job = match self.readable(PolicyVerb::Run, job_id).await {
             Err(error) if error.code == Code::PolicyDenied => {
-                self.job(PolicyVerb::Read, job_id).await?
+                self.readable(PolicyVerb::Read, job_id).await?
             }
             found => found?,
         };
@@ -296,9 +301,10 @@ impl Service {
     /// Follows a terminal job byte by byte from now on, for a second terminal. Also returns the
     /// bytes that make that terminal show the job's screen.
     pub async fn attach(&self, job_id: &str) -> Result<(Vec<u8>, Follow), Error> {
-        self.job(PolicyVerb::Tail, job_id).await?;
+        let job = self.readable(PolicyVerb::Tail, job_id).await?;
         // Its keys go to the job.
-        Ok(self.job(PolicyVerb::Write, job_id).await?.follow_screen().await?)
+        self.job(PolicyVerb::Write, job_id).await?;
+        Ok(job.follow_screen().await?)
     }
 }
 
@@ -347,7 +353,7 @@ impl RunReply {
         }
     }
 
-    async fn of(job: &Job, budget: ExcerptBudget, clamped: Vec<Clamped>) -> Self {
+    async fn of(job: &ReadableJob, budget: ExcerptBudget, clamped: Vec<Clamped>) -> Self {
         let (excerpt, status) = job.excerpt(budget).await;
         let id = job.id();
         let head_lines = excerpt.head.len() as u64;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
-use sshjobs_core::jobs::{Job, ScreenView, ScreenWait};
+use sshjobs_core::jobs::{ReadableJob, ScreenView, ScreenWait};
 
 /// Maximum bytes of the text of a screen. Only the largest terminals have more.
 const MOST_BYTES: usize = 256 << 10;
@@ -175,7 +175,11 @@ impl Screen {
 
 impl Service {
     /// The screen of a job, once the wait is over or the service closes.
-    pub(crate) async fn screen_of(&self, job: &Job, wait: ScreenWait) -> Result<ScreenView, Error> {
+    pub(crate) async fn screen_of(
+        &self,
+        job: &ReadableJob,
+        wait: ScreenWait,
+    ) -> Result<ScreenView, Error> {
         match self.unless_closed(job.screen(&wait)).await {
             Some(view) => Ok(view?),
             None => {

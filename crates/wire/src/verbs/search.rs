@@ -87,7 +87,7 @@ impl Service {
     /// Searches the kept lines of a job in their clean view, a piece at a time, so that no writer
     /// has to wait. If a pattern takes too long, returns the matches so far, with `has_more`.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
-        let job = self.job(PolicyVerb::Search, &request.job_id).await?;
+        let job = self.readable(PolicyVerb::Search, &request.job_id).await?;
         let mut clamps = Clamps::default();
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         // The cursor may come from the process that records the job, ahead of the copy here.

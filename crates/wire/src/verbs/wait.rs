@@ -14,7 +14,7 @@ use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::{Clamped, Group, Service, Standing};
-use sshjobs_core::jobs::{Job, PolicyVerb};
+use sshjobs_core::jobs::{Job, PolicyVerb, ReadableJob};
 
 /// Wait until jobs have ended.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -99,16 +99,16 @@ impl Service {
             return Err(Error::invalid(message, "name 1 to 1000 jobs"));
         }
         let mut seen = HashSet::new();
-        let mut jobs: Vec<Job> = Vec::new();
-        // Jobs of which only the end may be known, and no line.
-        let mut unreadable: HashSet<String> = HashSet::new();
+        let mut jobs: Vec<WaitedJob> = Vec::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
             let job = self.job(PolicyVerb::Wait, id).await?;
             let shows_lines = request.last_lines > 0 || job.fleet().is_some();
-            if shows_lines && !job.may_show_lines().await {
-                unreadable.insert(job.id().to_owned());
-            }
-            jobs.push(job);
+            let readable = if shows_lines {
+                job.readable_if_allowed().await
+            } else {
+                None
+            };
+            jobs.push(WaitedJob { job, readable });
         }
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms(
@@ -127,16 +127,15 @@ impl Service {
         };
         // However the wait ends, the logs hold the answer.
         self.unless_closed(waiting).await;
-        let entry = |job: &Job| {
-            let entry = JobEntry::of(job);
+        let entry = |waited: &WaitedJob| {
+            let entry = JobEntry::of(&waited.job);
             let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);
-            let last_lines = if is_shown && !unreadable.contains(job.id()) {
-                job.last_lines(last_lines, LAST_LINES_BYTES)
-            } else {
-                Vec::new()
-            };
+            let shown = waited.readable.as_ref().filter(|_| is_shown);
+            let last_lines = shown
+                .map(|job| job.last_lines(last_lines, LAST_LINES_BYTES))
+                .unwrap_or_default();
             JobEntry {
-                command: shortened(job.command(), SHOWN_OF_COMMAND),
+                command: shortened(waited.job.command(), SHOWN_OF_COMMAND),
                 last_lines,
                 ..entry
             }
@@ -152,7 +151,7 @@ impl Service {
         };
         Ok(WaitReply {
             jobs: entries,
-            groups: groups(&jobs, &unreadable),
+            groups: groups(&jobs),
             ended,
             // Also true if the service is closing; the caller then waits again.
             timed_out: ended < wanted,
@@ -161,10 +160,23 @@ impl Service {
     }
 }
 
+/// A job that is waited for.
+struct WaitedJob {
+    job: Job,
+    /// The job with leave to show its lines. `None` if the reply shows none, or the caller may know only
+    /// that it has ended.
+    readable: Option<ReadableJob>,
+}
+
 /// The members of a fleet with their output. Empty for a caller who may know only that it has ended.
-fn groups(jobs: &[Job], unreadable: &HashSet<String>) -> Vec<Group> {
+fn groups(jobs: &[WaitedJob]) -> Vec<Group> {
     match jobs {
-        [job] if job.is_over() && !unreadable.contains(job.id()) => {
+        [
+            WaitedJob {
+                readable: Some(job),
+                ..
+            },
+        ] if job.is_over() => {
             job.fleet().map(|fleet| Group::all(fleet.summary())).unwrap_or_default()
         }
         _ => Vec::new(),
@@ -175,15 +187,15 @@ fn has_failed(standing: &Standing) -> bool {
     standing.state.is_final() && standing.exit_status != Some(0)
 }
 
-async fn all_ended(jobs: &[Job], deadline: Instant) {
-    for job in jobs {
+async fn all_ended(jobs: &[WaitedJob], deadline: Instant) {
+    for WaitedJob { job, .. } in jobs {
         // One after the other: all share the deadline, and a job that has ended returns at once.
         job.wait_within(deadline.saturating_duration_since(Instant::now())).await;
     }
 }
 
-async fn any_ended(jobs: &[Job], deadline: Instant) {
-    let mut ends: FuturesUnordered<_> = jobs.iter().map(Job::wait).collect();
+async fn any_ended(jobs: &[WaitedJob], deadline: Instant) {
+    let mut ends: FuturesUnordered<_> = jobs.iter().map(|waited| waited.job.wait()).collect();
     // However the wait ends, the logs hold the answer.
     drop(timeout_at(deadline, ends.next()).await);
 }

@@ -18,8 +18,8 @@ use crate::leave_out::is_false;
 use crate::secret::reveal;
 use crate::{Clamped, KeepArg, Service};
 use sshjobs_core::jobs::{
-    self, Job, LineNo, PageQuery, PolicyVerb, ScreenWait, SecretInput, SilenceFrom, Terminal,
-    TerminalModes, TerminalSize, Wait, WriteError, key_bytes,
+    self, Job, LineNo, PageQuery, PolicyVerb, ReadableJob, ScreenWait, SecretInput, SilenceFrom,
+    Terminal, TerminalModes, TerminalSize, Wait, WriteError, key_bytes,
 };
 
 /// Write to a job's stdin, or close it.
@@ -129,6 +129,8 @@ pub struct WriteReply {
 
 /// The state of a job before a write.
 struct BeforeWrite {
+    /// The job, for the output that the reply has.
+    shown: Option<ReadableJob>,
     was_closed: bool,
     /// Version of its screen, if the screen is wanted.
     screen_version: Option<u64>,
@@ -156,19 +158,17 @@ impl Service {
         }
         let job = self.job(PolicyVerb::Write, &request.job_id).await?;
         // Before anything is written: a caller that gets an error may write again.
-        if request.unit == WriteUnit::Screen {
-            self.job(PolicyVerb::Read, &request.job_id).await?;
-        } else if request.wait_ms != 0 {
-            self.job(PolicyVerb::Tail, &request.job_id).await?;
-        }
+        let shown = self.shown_after(&request).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
         request.check()?;
         // A job that is still starting refuses every write.
         job.started_within(PATIENCE).await;
-        let screen_before = match request.unit {
-            WriteUnit::Lines => None,
-            WriteUnit::Screen => Some(job.screen(&ScreenWait::default()).await?.version),
+        let screen_before = match (request.unit, &shown) {
+            (WriteUnit::Screen, Some(shown)) => {
+                Some(shown.screen(&ScreenWait::default()).await?.version)
+            }
+            (WriteUnit::Screen | WriteUnit::Lines, _) => None,
         };
         // Before the write, so that the tail below begins with the answer to it.
         let before = job.status();
@@ -179,8 +179,10 @@ impl Service {
             bytes: before.total_bytes,
             silence_from: SilenceFrom::Call,
         };
-        if request.waits_for_answer() {
-            known.silence_from = request.silence_from(&job, &input, before.total_lines).await?;
+        if let Some(shown) = &shown
+            && request.waits_for_answer()
+        {
+            known.silence_from = request.silence_from(shown, &input, before.total_lines).await?;
         }
         if let Some(size) = size {
             job.resize(size).await?;
@@ -188,6 +190,7 @@ impl Service {
         let bytes_written = request.send(&job, &input).await?;
         let state_before = BeforeWrite {
             was_closed,
+            shown,
             screen_version: screen_before,
             total_lines: before.total_lines,
             known,
@@ -195,6 +198,16 @@ impl Service {
         self.finish_write(&job, request, bytes_written, state_before)
             .await
             .map_err(|error| after_writing(bytes_written, error))
+    }
+
+    /// The job, for the output that a write returns. `None` if it returns none.
+    async fn shown_after(&self, request: &WriteRequest) -> Result<Option<ReadableJob>, Error> {
+        let verb = match request.unit {
+            WriteUnit::Screen => PolicyVerb::Read,
+            WriteUnit::Lines if request.wait_ms != 0 => PolicyVerb::Tail,
+            WriteUnit::Lines => return Ok(None),
+        };
+        self.readable(verb, &request.job_id).await.map(Some)
     }
 
     /// Closes stdin, and waits for the answer to a write.
@@ -222,11 +235,12 @@ impl Service {
             still_running: None,
             clamped: Vec::new(),
         };
+        let Some(shown) = &before.shown else { return Ok(reply) };
         if let Some(version) = before.screen_version {
             let mut clamps = Clamps::default();
             let wait = self.screen_wait(&request, version, &mut clamps);
             reply.clamped = clamps.0;
-            let view = self.screen_of(job, wait).await?;
+            let view = self.screen_of(shown, wait).await?;
             reply.screen = Some(Box::new(Screen::of(view, None)));
             reply.still_running = Some(!job.is_over());
         } else if request.wait_ms != 0 {
@@ -241,7 +255,7 @@ impl Service {
                 filter: request.filter,
                 ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
-            let answer = self.tail_allowed(job, tail, before.known).await?;
+            let answer = self.tail_allowed(shown, tail, before.known).await?;
             reply.tail = Some(Box::new(answer));
         }
         Ok(reply)
@@ -361,7 +375,7 @@ impl WriteRequest {
     /// repeat of the input.
     async fn silence_from(
         &self,
-        job: &Job,
+        job: &ReadableJob,
         input: &Input,
         cursor: u64,
     ) -> Result<SilenceFrom, Error> {

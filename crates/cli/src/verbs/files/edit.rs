@@ -33,7 +33,8 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         let file = PathOnHosts::parse(&args.file)?;
-        let jobs = service.library().becoming(args.becomes.becomes()?).editing();
+        let becomes = args.becomes.becomes()?;
+        let jobs = service.library().editing().with_context(|context| context.becomes = becomes);
         let host = &file.hosts;
         let at = HostPath {
             host,

@@ -36,7 +36,8 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
             .map(|word| PathOnHosts::parse(word))
             .collect::<Result<_, _>>()?;
         check_ci_files(&args.copy)?;
-        let jobs = service.library().becoming(args.copy.becomes.becomes()?);
+        let becomes = args.copy.becomes.becomes()?;
+        let jobs = service.library().with_context(|context| context.becomes = becomes);
         let progress = Arc::new(Progress::default());
         let getting = Getting {
             jobs: &jobs,

@@ -67,7 +67,8 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
                 "write it to a file first, and put that",
             ));
         }
-        let jobs = service.library().becoming(args.copy.becomes.becomes()?);
+        let becomes = args.copy.becomes.becomes()?;
+        let jobs = service.library().with_context(|context| context.becomes = becomes);
         let progress = Arc::new(Progress::default());
         for source in &sources {
             if let Source::File { size, .. } = source {

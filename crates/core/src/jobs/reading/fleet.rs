@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures_util::stream::{Stream, StreamExt};
 
 use super::lines::{Lagged, Lines};
-use crate::jobs::{FleetCounts, FleetSummary, Job, Line, LineNo, Member};
+use crate::jobs::{Error, FleetCounts, FleetSummary, Job, Line, LineNo, Member};
 
 /// A command that runs on many hosts, as one job. A cheap handle; dropping it ends nothing.
 #[derive(Clone)]
@@ -41,16 +41,22 @@ impl Fleet {
     }
 
     /// The lines of all members as they arrive, until the fleet ends. They are numbered together.
-    pub fn lines(&self) -> FleetLines {
-        self.lines_after(LineNo::START)
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the policy does not let the caller read them.
+    pub async fn lines(&self) -> Result<FleetLines, Error> {
+        self.lines_after(LineNo::START).await
     }
 
     /// The lines after `cursor`, as they arrive, until the fleet ends.
-    pub fn lines_after(&self, cursor: LineNo) -> FleetLines {
-        FleetLines {
-            lines: self.job.lines_after(cursor),
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the policy does not let the caller read them.
+    pub async fn lines_after(&self, cursor: LineNo) -> Result<FleetLines, Error> {
+        Ok(FleetLines {
+            lines: self.job.lines_after(cursor).await?,
             job: self.job.clone(),
-        }
+        })
     }
 
     /// Waits for the end of all members and returns their outcomes, grouped. Cancel safe: the fleet

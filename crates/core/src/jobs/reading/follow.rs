@@ -1,12 +1,11 @@
 //! A job's bytes as they come, for terminals and pipes.
 
-use crate::jobs::{Job, Outcome, Piece, Stream};
+use crate::jobs::{Job, Outcome, Piece, ReadableJob, Stream};
 use sshjobs_job::{Chunk, Positions};
-use sshjobs_policy::Verb;
 
 /// Follows a job's output byte by byte, including unfinished lines; for terminals and pipes.
 pub struct Follow {
-    job: Job,
+    job: ReadableJob,
     positions: Positions,
 }
 
@@ -23,7 +22,7 @@ pub struct Output {
     pub outcome: Option<Outcome>,
 }
 
-impl Job {
+impl ReadableJob {
     /// The job's bytes from the first one on, including unfinished lines; for terminals and pipes.
     pub fn follow(&self) -> Follow {
         self.follow_after(0)
@@ -38,12 +37,11 @@ impl Job {
     }
 }
 
-impl Job {
+impl ReadableJob {
     /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
     /// available ones. Cancel safe.
     pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
-        self.look(Verb::Tail);
-        self.job.stream_piece(stream, position).await
+        self.output().stream_piece(stream, position).await
     }
 }
 
@@ -55,7 +53,6 @@ impl Follow {
 
     /// Waits for the next bytes. Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Output {
-        self.job.look(Verb::Tail);
         // A copy, stored after the await, so that a cancelled call has consumed nothing.
         let mut positions = self.positions;
         let Chunk {
@@ -63,10 +60,10 @@ impl Follow {
             stderr,
             dropped_bytes,
             at_end,
-        } = self.job.job.follow(&mut positions).await;
+        } = self.job.output().follow(&mut positions).await;
         self.positions = positions;
         let outcome = if at_end {
-            self.job.job.read_log(|log| log.outcome().cloned())
+            self.job.output().read_log(|log| log.outcome().cloned())
         } else {
             None
         };
@@ -82,6 +79,6 @@ impl Follow {
 impl Drop for Follow {
     fn drop(&mut self) {
         // Otherwise a job that waits for its follower would wait forever.
-        self.job.job.stop_pacing();
+        self.job.output().stop_pacing();
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::stream::{BoxStream, Stream, StreamExt, unfold};
 
-use crate::jobs::{Job, Line, LineNo, PageQuery, Wait};
+use crate::jobs::{Line, LineNo, PageQuery, ReadableJob, Wait};
 
-/// A job's lines as they arrive, until the job ends; see [`Job::lines`].
+/// A job's lines as they arrive, until the job ends; see [`ReadableJob::lines`].
 ///
 /// Readers are independent. Lines come without control sequences. Dropping it ends nothing.
 pub struct Lines(BoxStream<'static, Result<Line, Lagged>>);
@@ -25,7 +25,7 @@ pub struct Lagged {
 /// Length of one wait, before the next.
 const WAIT: Duration = Duration::from_secs(3600);
 
-impl Job {
+impl ReadableJob {
     /// Its lines from the first one on, as they arrive, until the job ends.
     pub fn lines(&self) -> Lines {
         self.lines_after(LineNo::START)
@@ -38,7 +38,7 @@ impl Job {
 }
 
 impl Lines {
-    fn new(job: Job, cursor: LineNo) -> Self {
+    fn new(job: ReadableJob, cursor: LineNo) -> Self {
         let state = State {
             job,
             cursor,
@@ -68,7 +68,7 @@ impl Stream for Lines {
 }
 
 struct State {
-    job: Job,
+    job: ReadableJob,
     cursor: LineNo,
     pending: VecDeque<Result<Line, Lagged>>,
     is_over: bool,

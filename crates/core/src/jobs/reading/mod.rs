@@ -1,9 +1,10 @@
 //! Reading the output of a job: pages, lines, bytes and matches.
 
-mod awaits_input;
+mod asking;
 mod fleet;
 mod follow;
 mod lines;
+mod readable;
 mod screen;
 mod search;
 mod tail;
@@ -11,4 +12,5 @@ mod tail;
 pub use fleet::{Fleet, FleetLine, FleetLines};
 pub use follow::{Follow, Output};
 pub use lines::{Lagged, Lines};
+pub use readable::ReadableJob;
 pub use screen::ScreenWait;

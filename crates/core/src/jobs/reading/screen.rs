@@ -5,12 +5,11 @@ use std::time::Duration;
 use regex::Regex;
 use tokio::time::Instant;
 
-use crate::jobs::{Error, Follow, Job, LineNo, ScreenView, Selection, Stream};
+use crate::jobs::{Error, Follow, LineNo, ReadableJob, ScreenView, Selection, Stream};
 use sshjobs_job::{Drawn, LONGEST_PATIENCE, Matching, TooSlow};
 use sshjobs_output::Measure;
-use sshjobs_policy::Verb;
 
-/// When [`Job::screen`] returns. The end of the job ends every wait.
+/// When [`ReadableJob::screen`] returns. The end of the job ends every wait.
 #[derive(Clone, Debug, Default)]
 pub struct ScreenWait {
     /// Longest wait.
@@ -24,7 +23,7 @@ pub struct ScreenWait {
     pub until: Option<Regex>,
 }
 
-impl Job {
+impl ReadableJob {
     /// The screen of the job's terminal, also after the job's end. It is computed from the kept
     /// output. Cancel safe.
     ///
@@ -32,18 +31,18 @@ impl Job {
     /// [`Error::NoTerminal`]; [`Error::TooSlow`] if the pattern takes too long.
     pub async fn screen(&self, wait: &ScreenWait) -> Result<ScreenView, Error> {
         self.check_terminal()?;
-        let runner = &self.look(Verb::Read).runner;
-        let screen = runner.screen(&self.job);
+        let runner = self.door.runner();
+        let screen = runner.screen(self.output());
         let called = Instant::now();
         let deadline = called + wait.patience.min(LONGEST_PATIENCE);
         loop {
             let is_over = self.is_over();
             let (view, drawn) = {
                 let mut screen = screen.lock().await;
-                screen.draw_all(&self.job).await;
+                screen.draw_all(&self.output()).await;
                 (screen.view(), screen.drawn())
             };
-            let last_output = self.job.read_log(|log| log.last_output());
+            let last_output = self.output().read_log(|log| log.last_output());
             let silent_since = last_output.map_or(called, |at| at.max(called));
             let quiet_at = wait.quiet.map(|quiet| silent_since + quiet.min(LONGEST_PATIENCE));
             let now = Instant::now();
@@ -57,7 +56,7 @@ impl Job {
             }
             // Once it is quiet, only output can change the answer.
             let wake_at = quiet_at.filter(|at| *at > now).unwrap_or(deadline).min(deadline);
-            self.job.wait_for_drawing(wake_at - now, drawn).await;
+            self.output().wait_for_drawing(wake_at - now, drawn).await;
         }
     }
 
@@ -68,10 +67,10 @@ impl Job {
     /// [`Error::NoTerminal`].
     pub async fn follow_screen(&self) -> Result<(Vec<u8>, Follow), Error> {
         self.check_terminal()?;
-        let runner = &self.look(Verb::Read).runner;
-        let screen = runner.screen(&self.job);
+        let runner = self.door.runner();
+        let screen = runner.screen(self.output());
         let mut screen = screen.lock().await;
-        screen.draw_all(&self.job).await;
+        screen.draw_all(&self.output()).await;
         Ok((screen.redraw(), self.follow_after(screen.continues_at())))
     }
 
@@ -79,7 +78,7 @@ impl Job {
         if self.has_terminal() {
             Ok(())
         } else {
-            Err(Error::NoTerminal(self.job.id.clone()))
+            Err(Error::NoTerminal(self.job.id().clone()))
         }
     }
 
@@ -97,18 +96,18 @@ impl Job {
             if self.is_over() {
                 return std::future::pending().await;
             }
-            self.job.wait_for_drawing(LONGEST_PATIENCE, found.drawn).await;
+            self.output().wait_for_drawing(LONGEST_PATIENCE, found.drawn).await;
         }
     }
 
     /// Finds the first matching row that has changed since the stdout position `after`.
     pub(super) async fn find_row(&self, until: &Regex, after: u64) -> Result<FoundRow, TooSlow> {
-        let screen = self.look(Verb::Tail).runner.screen(&self.job);
+        let screen = self.door.runner().screen(self.output());
         let (view, drawn) = {
             let mut screen = screen.lock().await;
             // Draw up to `after` first, so that rows drawn later count as changed.
-            screen.draw_until(&self.job, after).await;
-            screen.draw_all(&self.job).await;
+            screen.draw_until(&self.output(), after).await;
+            screen.draw_all(&self.output()).await;
             (screen.view(), screen.drawn())
         };
         let changed = (1..).zip(view.rows).filter(|(_, row)| row.changed_at > after);
@@ -129,7 +128,7 @@ impl Job {
     /// Bytes of stdout up to a line, which a reader with this cursor has read.
     pub(super) fn stdout_before(&self, cursor: LineNo) -> u64 {
         let stdout = Selection::Only(Stream::Stdout);
-        self.job.read_log(|log| log.ring().extent(cursor, stdout, Measure::Bytes))
+        self.output().read_log(|log| log.ring().extent(cursor, stdout, Measure::Bytes))
     }
 }
 

@@ -1,10 +1,9 @@
 use regex::Regex;
 
-use crate::jobs::{Error, Found, Job, SearchQuery};
+use crate::jobs::{Error, Found, ReadableJob, SearchQuery};
 use sshjobs_job::Matching;
-use sshjobs_policy::Verb;
 
-impl Job {
+impl ReadableJob {
     /// Searches the output in its clean view, a piece at a time, so that no writer has to wait. If
     /// a pattern takes too long, returns the matches so far, with `has_more`.
     ///
@@ -13,7 +12,6 @@ impl Job {
     /// # Errors
     /// [`Error::TooSlow`] if nothing could be searched.
     pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
-        self.look(Verb::Search);
-        Ok(self.job.search(query, Matching::new([Some(pattern)])).await?)
+        Ok(self.output().search(query, Matching::new([Some(pattern)])).await?)
     }
 }

@@ -4,26 +4,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::jobs::{Error, Job, LineNo, PageQuery, ReturnedBecause, Tail, Wait};
+use crate::jobs::{Error, LineNo, PageQuery, ReadableJob, ReturnedBecause, Tail, Wait};
 use sshjobs_job::{CursorMove, CursorName, LONGEST_PATIENCE, Moved, Reached, TooManyCursors};
 use sshjobs_output::clean;
-use sshjobs_policy::Verb;
 
 /// Time limit for a line to arrive here after another process has shown it.
 const REACH_TIME: Duration = Duration::from_secs(5);
 
-impl Job {
+impl ReadableJob {
     /// The highest line number that is valid as the cursor of a reader who is at `cursor` now.
     ///
     /// If another process records the job, a reader may have seen lines there that
-    /// [`status`](Self::status) does not include yet. Then this waits for the line at `cursor`, at
+    /// [`status`](crate::jobs::Job::status) does not include yet. Then this waits for the line at `cursor`, at
     /// most five seconds. Cancel safe.
     pub async fn newest_for(&self, cursor: u64) -> u64 {
         let newest = self.status().total_lines;
         if cursor <= newest {
             return newest;
         }
-        match self.job.reached(LineNo::new(cursor), REACH_TIME).await {
+        match self.output().reached(LineNo::new(cursor), REACH_TIME).await {
             Reached::Here => self.status().total_lines,
             Reached::NeverShown if self.has_every_line() => self.status().total_lines,
             // Lines before the cursor must not be returned again.
@@ -39,8 +38,6 @@ impl Job {
     /// # Errors
     /// [`Error::TooSlow`] if a pattern takes too long for any result.
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
-        // Only traces the call: every role may read.
-        self.look(Verb::Tail);
         self.current_tail(query, wait).await
     }
 
@@ -55,10 +52,10 @@ impl Job {
     /// screen that has changed since the cursor: a full-screen program prints hardly any line.
     async fn tail_or_row(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
         let Some(until) = &wait.until else {
-            return Ok(self.job.tail(query, wait).await?);
+            return Ok(self.output().tail(query, wait).await?);
         };
         if !self.has_terminal() {
-            return Ok(self.job.tail(query, wait).await?);
+            return Ok(self.output().tail(query, wait).await?);
         }
 
         let after = self.stdout_before(query.cursor).max(wait.known_bytes);
@@ -68,9 +65,10 @@ impl Job {
             quiet: None,
             ..wait.clone()
         };
+        let output = self.output();
         let (mut tail, row) = tokio::select! {
             biased;
-            tail = self.job.tail(query, wait) => {
+            tail = output.tail(query, wait) => {
                 let tail = tail?;
                 let is_line = matches!(tail.because, ReturnedBecause::Matched(Some(_)));
                 // The unfinished line of a full-screen program may hold the whole screen. Report its
@@ -79,7 +77,7 @@ impl Job {
                 (tail, row)
             }
             row = self.wait_for_row(until, after) => {
-                (self.job.tail(query, &at_once).await?, Some(row?))
+                (self.output().tail(query, &at_once).await?, Some(row?))
             }
         };
         if let Some(row) = row {
@@ -94,7 +92,7 @@ impl Job {
 
     /// Like [`tail`](Self::tail), with a named cursor that the server keeps for the caller and
     /// advances: no line is returned twice under one name. Also returns whether the job [awaits
-    /// input](Self::awaits_input), determined before the cursor moves.
+    /// input](crate::jobs::Job::awaits_input), determined before the cursor moves.
     ///
     /// `from` first moves the cursor, which stays there even if the call is cancelled. Otherwise
     /// cancelling does not move the cursor, so no line is lost.
@@ -108,7 +106,7 @@ impl Job {
         query: &PageQuery,
         wait: &Wait,
     ) -> Result<(Tail, bool), Error> {
-        let runner = &self.look(Verb::Tail).runner;
+        let runner = self.door.runner();
         let name = CursorName {
             caller: self.door.caller().clone(),
             reader: reader.to_owned(),
@@ -118,13 +116,13 @@ impl Job {
                 from: None,
                 to: from,
             };
-            if runner.move_cursor(&self.job, &name, start).await? == Moved::NoRoom {
+            if runner.move_cursor(self.output(), &name, start).await? == Moved::NoRoom {
                 return Err(TooManyCursors.into());
             }
         }
         let deadline = Instant::now() + wait.patience.min(LONGEST_PATIENCE);
         loop {
-            let cursor = runner.cursor(&self.job, &name).await?;
+            let cursor = runner.cursor(self.output(), &name).await?;
             // The caller's patience limits all rounds together, not each round.
             let patience = deadline.saturating_duration_since(Instant::now());
             let wait = Wait {
@@ -140,7 +138,7 @@ impl Job {
                 from: Some(cursor),
                 to: tail.page.last_line_no,
             };
-            match runner.move_cursor(&self.job, &name, step).await? {
+            match runner.move_cursor(self.output(), &name, step).await? {
                 Moved::Done => return Ok((tail, awaits_input)),
                 // A call with the same name was faster, so we read on.
                 Moved::WasElsewhere => {}

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::jobs::rights::HostPatterns;
+use crate::admission::HostPatterns;
 use sshjobs_base::toml_text::explain;
 use sshjobs_policy::{CallerPattern, Identity};
 use sshjobs_ssh::SecretSource;

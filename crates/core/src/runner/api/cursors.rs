@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 use super::runner::Runner;
+use crate::admission::ReadOutput;
+use crate::runner::seen_job::Permitted;
 use sshjobs_job::{CursorMove, CursorName, Job, Moved};
 use sshjobs_output::LineNo;
 use sshjobs_store::{Store, StoreError};
@@ -15,8 +17,12 @@ impl Runner {
     ///
     /// # Errors
     /// [`StoreError`] if the store can't be read.
-    pub async fn cursor(&self, job: &Job, name: &CursorName) -> Result<LineNo, StoreError> {
-        let Some(store) = self.store_of(job) else {
+    pub async fn cursor(
+        &self,
+        job: Permitted<'_, ReadOutput>,
+        name: &CursorName,
+    ) -> Result<LineNo, StoreError> {
+        let Some(store) = self.store_of(&job) else {
             return Ok(job.cursors.cursor(name));
         };
         let id = job.id.clone();
@@ -31,11 +37,11 @@ impl Runner {
     /// [`StoreError`] if the store can't be written. The cursor has not moved then.
     pub async fn move_cursor(
         &self,
-        job: &Job,
+        job: Permitted<'_, ReadOutput>,
         name: &CursorName,
         step: CursorMove,
     ) -> Result<Moved, StoreError> {
-        let Some(store) = self.store_of(job) else {
+        let Some(store) = self.store_of(&job) else {
             return Ok(job.cursors.move_to(name, step));
         };
         let id = job.id.clone();

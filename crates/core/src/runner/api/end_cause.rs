@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::runner::Runner;
 use crate::hosts::Script;
+use crate::runner::SeenJob;
 use crate::runner::signal::run_on_machine;
 use sshjobs_job::{EndCause, EndFacts, Job, Phase, PostMortem, post_mortem_script};
 
@@ -15,7 +16,8 @@ impl Runner {
     ///
     /// If the job was killed and nothing else explains that, its host is asked which processes its kernel
     /// killed. If it can't be asked, the cause stays unknown.
-    pub async fn end_cause(&self, job: &Job) -> Option<EndCause> {
+    pub async fn end_cause(&self, job: &SeenJob) -> Option<EndCause> {
+        let job = &job.0;
         let status = job.status();
         let Phase::Ended(outcome) = &status.phase else { return None };
         let ended_ago = status.ended_at.and_then(|at| SystemTime::now().duration_since(at).ok());

@@ -7,6 +7,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::FuturesUnordered;
 
 use super::runner::Runner;
+use crate::runner::seen_job::Permitted;
 use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, merged};
 use crate::runner::state::{Lookup, SignalError};
 use sshjobs_job::{Fleet, Job, JobId, Scope, Signal};
@@ -61,7 +62,7 @@ impl Runner {
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
         match self.lookup(&Scope::All, &id).await {
-            Lookup::Found(member) => self.signal(&member, signal, grace).await,
+            Lookup::Found(member) => self.signal(Permitted::new(&member), signal, grace).await,
             Lookup::Expired(_) | Lookup::Unknown => Err(SignalError::JobEnded),
             Lookup::Unreadable(error) => Err(SignalError::Store(error)),
         }

@@ -2,6 +2,7 @@
 
 mod cursors;
 mod end_cause;
+mod facts;
 mod fleet_signal;
 mod list;
 mod orphan_states;

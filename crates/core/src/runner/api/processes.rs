@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::runner::Runner;
+use crate::admission::ReadOutput;
 use crate::hosts::{Asking, Script};
+use crate::runner::seen_job::Permitted;
 use crate::runner::signal::{
     OtherUser, PGID_TIMEOUT, process_group_told, run_on_machine, run_on_machine_as,
 };
@@ -19,13 +21,16 @@ impl Runner {
     ///
     /// # Errors
     /// If the job has ended, or its host can't be reached.
-    pub async fn processes(&self, job: &Job) -> Result<Option<Processes>, SignalError> {
-        process_group_told(job, PGID_TIMEOUT).await;
+    pub async fn processes(
+        &self,
+        job: Permitted<'_, ReadOutput>,
+    ) -> Result<Option<Processes>, SignalError> {
+        process_group_told(&job, PGID_TIMEOUT).await;
         let group = job.process_group().ok_or(SignalError::JobEnded)?;
         let script = inspect_script(&group);
         let by_account = Script::without_input(script.clone());
         let answer = match &job.spec.becomes {
-            None => run_on_machine(&self.shared, job, by_account, INSPECT_TIMEOUT).await?,
+            None => run_on_machine(&self.shared, &job, by_account, INSPECT_TIMEOUT).await?,
             Some(becomes) => {
                 // The account sees little of another user's processes, so that user looks, if the host allows
                 // it without a password.
@@ -33,19 +38,19 @@ impl Runner {
                     becomes,
                     asking: Asking::Nobody,
                 };
-                match run_on_machine_as(&self.shared, job, user, script, INSPECT_TIMEOUT).await {
+                match run_on_machine_as(&self.shared, &job, user, script, INSPECT_TIMEOUT).await {
                     Ok(answer) => answer,
                     Err(SignalError::Become(_)) => {
-                        run_on_machine(&self.shared, job, by_account, INSPECT_TIMEOUT).await?
+                        run_on_machine(&self.shared, &job, by_account, INSPECT_TIMEOUT).await?
                     }
                     Err(error) => return Err(error),
                 }
             }
         };
         let Some(mut processes) = Processes::parse(&answer) else { return Ok(None) };
-        let knows_secrets = self.knows_secrets(job);
+        let knows_secrets = self.knows_secrets(&job);
         for process in &mut processes.processes {
-            let known = knows_secrets.then(|| without_secrets(process, job)).flatten();
+            let known = knows_secrets.then(|| without_secrets(process, &job)).flatten();
             let (command, waits_for) = known.unwrap_or_else(|| (WITHHELD.to_owned(), None));
             (process.command, process.waits_for) = (command, waits_for);
         }

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::sweep::{connect_ahead, sweep};
+use crate::admission::{ForgetJob, Permit, ReadOutput, Start, WriteInput};
 use crate::hosts::{HostRef, Hosts, Script};
 use crate::runner::durable::{SshSessions, ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
@@ -19,13 +20,13 @@ use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events,
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::record::finish;
+use crate::runner::seen_job::{Permitted, SeenJob};
 use crate::runner::start::{find_started, launch_queued, spawn};
 use crate::runner::state::{
     Followers, ForeignJobs, Limits, Lookup, Observer, Order, QueueRule, Registry, Screens,
-    SecretReader, Shared, SpawnError, Stdin, Tasks, WriteError,
+    SecretReader, Shared, SpawnError, Stdin, Tasks, WriteError, chain,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
-use crate::runner::turn::{WaitsFor, waits_for};
 use sshjobs_job::spool;
 use sshjobs_job::{
     AwaitsStdin, Job, JobId, JobScreen, LostWhy, Outcome, Scope, SecretFingerprint,
@@ -148,8 +149,27 @@ impl Runner {
     ///
     /// If the key was used before, returns that job and starts nothing. Cancelling before the
     /// command was sent starts nothing; afterwards the job continues and is listed.
-    pub async fn spawn(&self, order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
-        Box::pin(spawn(&self.shared, order, patience)).await
+    pub async fn spawn(
+        &self,
+        permit: Permit<Start>,
+        order: Order,
+        patience: Duration,
+    ) -> Result<SeenJob, SpawnError> {
+        let order = Order {
+            id: permit.job().clone(),
+            ..order
+        };
+        let mut permit = CommittedIfRegistered {
+            shared: &self.shared,
+            permit: Some(permit),
+        };
+        let spawned = Box::pin(spawn(&self.shared, order, patience)).await;
+        let permit = permit.permit.take().expect("it is taken once");
+        match &spawned {
+            Ok(job) => permit.commit(job).await,
+            Err(error) => permit.fail(&chain(error), error.has_started_nothing()).await,
+        }
+        spawned.map(SeenJob::new)
     }
 
     /// Finds the job with the id of an order whose start is repeated, and starts nothing. Waits until the
@@ -161,8 +181,9 @@ impl Runner {
         &self,
         order: Order,
         patience: Duration,
-    ) -> Result<Option<Arc<Job>>, SpawnError> {
-        find_started(&self.shared, order, patience).await
+    ) -> Result<Option<SeenJob>, SpawnError> {
+        let found = find_started(&self.shared, order, patience).await?;
+        Ok(found.map(SeenJob::new))
     }
 
     /// Searches for a job id: among the jobs of this process, of others, and of earlier ones. A job
@@ -171,24 +192,14 @@ impl Runner {
         lookup(&self.shared, scope, id).await
     }
 
-    /// The reason for which a job is queued now. `None` if it may start.
-    pub async fn waits_for(&self, job: &Job) -> Option<WaitsFor> {
-        waits_for(&self.shared, job).await
-    }
-
-    /// Waits until a job has started or failed to, at most for `patience`.
-    pub async fn started(&self, job: &Job, patience: Duration) {
-        job.wait_for(patience, |log| log.phase().has_started()).await;
-    }
-
     /// Writes to a job's stdin. Waits at most `patience`.
     pub async fn write(
         &self,
-        job: &Job,
+        job: Permitted<'_, WriteInput>,
         data: &[u8],
         patience: Duration,
     ) -> Result<(), WriteError> {
-        match self.stdin(job)? {
+        match self.stdin(&job)? {
             Input::Here(stdin) => stdin.write(data, patience).await,
             Input::At(owner) => owner.ask(Call::Write { patience }, data).await.map(drop),
         }
@@ -203,8 +214,12 @@ impl Runner {
     /// Hides a secret in output of a running job that arrives later. For a fleet: in that of each member
     /// that is written to. Not for durable jobs: a process that takes one over hides only the secrets in
     /// its record.
-    pub async fn hide_secret(&self, job: &Job, secret: &HiddenSecret) -> Result<(), WriteError> {
-        match self.stdin(job)? {
+    pub async fn hide_secret(
+        &self,
+        job: Permitted<'_, WriteInput>,
+        secret: &HiddenSecret,
+    ) -> Result<(), WriteError> {
+        match self.stdin(&job)? {
             Input::Here(_) => job.hide_secret(secret),
             Input::At(owner) => {
                 let call = Call::Hide {
@@ -217,16 +232,20 @@ impl Runner {
     }
 
     /// Closes a job's stdin. Waits at most `patience`.
-    pub async fn close_stdin(&self, job: &Job, patience: Duration) -> Result<(), WriteError> {
-        match self.stdin(job)? {
+    pub async fn close_stdin(
+        &self,
+        job: Permitted<'_, WriteInput>,
+        patience: Duration,
+    ) -> Result<(), WriteError> {
+        match self.stdin(&job)? {
             Input::Here(stdin) => stdin.close(patience).await,
             Input::At(owner) => owner.ask(Call::CloseStdin { patience }, &[]).await.map(drop),
         }
     }
 
     /// Whether a running job's stdin is closed.
-    pub async fn is_stdin_closed(&self, job: &Job) -> Result<bool, WriteError> {
-        match self.stdin(job)? {
+    pub async fn is_stdin_closed(&self, job: &SeenJob) -> Result<bool, WriteError> {
+        match self.stdin(&job.0)? {
             Input::Here(stdin) => Ok(stdin.is_closed()),
             Input::At(owner) => {
                 let reply = owner.ask(Call::IsStdinClosed, &[]).await?;
@@ -236,17 +255,21 @@ impl Runner {
     }
 
     /// Sets the size of a running job's terminal, in columns and rows.
-    pub async fn resize(&self, job: &Job, size: TerminalSize) -> Result<(), WriteError> {
+    pub async fn resize(
+        &self,
+        job: Permitted<'_, WriteInput>,
+        size: TerminalSize,
+    ) -> Result<(), WriteError> {
         if job.spec.terminal.is_none() {
             return Err(WriteError::NoTerminal);
         }
         let TerminalSize { cols, rows } = size;
         let resize = Call::Resize { cols, rows };
-        match self.stdin(job)? {
+        match self.stdin(&job)? {
             Input::At(owner) => drop(owner.ask(resize, &[]).await?),
             Input::Here(stdin) => {
                 // The owner of a durable job first, because it notes the size in the job's record.
-                let is_done = match self.owner_of(job) {
+                let is_done = match self.owner_of(&job) {
                     Some(owner) => match owner.ask(resize, &[]).await {
                         Ok(_) => true,
                         Err(error) => {
@@ -266,13 +289,13 @@ impl Runner {
     }
 
     /// The screen of a job's terminal, not yet drawn to the end of its output.
-    pub fn screen(&self, job: &Job) -> Arc<AsyncMutex<JobScreen>> {
-        self.shared.screens.of(job)
+    pub fn screen(&self, job: Permitted<'_, ReadOutput>) -> Arc<AsyncMutex<JobScreen>> {
+        self.shared.screens.of(&job)
     }
 
     fn stdin(&self, job: &Job) -> Result<Input, WriteError> {
         let is_over = job.is_over();
-        if !is_over && let Some(owner) = self.owner(job) {
+        if !is_over && let Some(owner) = self.owner_name(job) {
             // A durable job's input goes to its host directly, whichever process owns the job. A
             // fleet has no host: its owner passes the input on.
             let durable = self
@@ -306,7 +329,7 @@ impl Runner {
         let socket = store.socket(&self.shared.foreign_jobs.record(&job.id)?.owner)?;
         Some(Owner {
             job: job.id.clone(),
-            name: self.owner(job)?,
+            name: self.owner_name(job)?,
             socket,
         })
     }
@@ -334,7 +357,7 @@ impl Runner {
 
     /// Whether a job waits for input on its stdin. Asks the host over the job's own connection.
     /// `None` if the host can't report it, or not within two seconds.
-    pub async fn awaits_stdin(&self, job: &Job) -> Option<AwaitsStdin> {
+    pub(super) async fn awaits_stdin(&self, job: &Job) -> Option<AwaitsStdin> {
         let place = self.shared.registry().place(&job.id)?;
         let group = job.process_group()?;
         let link = place.link.upgrade()?;
@@ -347,7 +370,7 @@ impl Runner {
     }
 
     /// The process that records a job, if it is not this one.
-    pub fn owner(&self, job: &Job) -> Option<String> {
+    pub(super) fn owner_name(&self, job: &Job) -> Option<String> {
         let storing = self.shared.storing.as_ref()?;
         let record = self.shared.foreign_jobs.record(&job.id)?;
         Some(
@@ -359,19 +382,19 @@ impl Runner {
     }
 
     /// Ends a durable job whose processes are dead, and whose host does not report that.
-    pub async fn end_unreported(&self, job: &Job) {
-        drop(self.shared.followers.unfollow(&HostRef::of(job), &job.id));
+    pub async fn end_unreported(&self, job: Permitted<'_, ForgetJob>) {
+        drop(self.shared.followers.unfollow(&HostRef::of(&job), &job.id));
         let outcome = Outcome::Lost(LostWhy::SupervisorDied, None);
-        finish(&self.shared, job, &outcome).await;
+        finish(&self.shared, &job, &outcome).await;
     }
 
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
-    pub async fn forget(&self, job: &Job) {
+    pub async fn forget(&self, job: Permitted<'_, ForgetJob>) {
         // First, so that a lookup during the slow steps below reports the job as expired.
         self.shared.registry().bury(&job.id);
         self.shared.foreign_jobs.forget(&job.id);
         if job.spec.durable {
-            let host = HostRef::of(job);
+            let host = HostRef::of(&job);
             let command = spool::forget(&[job.id.as_str()]);
             let asking = ask(&self.shared, &host, &command, &[]);
             if !matches!(timeout(SPOOL_REMOVAL, asking).await, Ok(Ok(_))) {
@@ -395,6 +418,22 @@ fn start_storing(
 ) -> Result<Arc<Storing>, StoreError> {
     Storing::start(store?, limits.log(), limits.stored())
         .map_err(|error| StoreError::Records(error.to_string()))
+}
+
+/// The permit of a start whose caller may go away. The job has it from when it is registered.
+struct CommittedIfRegistered<'a> {
+    shared: &'a Arc<Shared>,
+    permit: Option<Permit<Start>>,
+}
+
+impl Drop for CommittedIfRegistered<'_> {
+    fn drop(&mut self) {
+        let Some(permit) = self.permit.take() else { return };
+        let job = self.shared.registry().job(permit.job());
+        if let Some(job) = job {
+            permit.commit_now(&job);
+        }
+    }
 }
 
 impl Drop for Runner {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::runner::Runner;
+use crate::admission::SignalJob;
 use crate::hosts::{Asking, Script};
 use crate::runner::durable::fenced;
 use crate::runner::foreign::look_at_record;
 use crate::runner::owner::{Call, Reply};
+use crate::runner::seen_job::Permitted;
 use crate::runner::signal::{
     PGID_TIMEOUT, SignalReport, Unverified, cancel_start, end_tree, kill, process_group_told,
     run_on_machine,
@@ -28,22 +30,22 @@ impl Runner {
     /// or it may have left some in the background. Then only processes with its mark are reached.
     pub async fn signal(
         &self,
-        job: &Arc<Job>,
+        job: Permitted<'_, SignalJob>,
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
         let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
         if is_queued
-            && self.owner(job).is_none()
-            && let Some(report) = cancel_start(&self.shared, job).await
+            && self.owner_name(&job).is_none()
+            && let Some(report) = cancel_start(&self.shared, &job).await
         {
             return Ok(report);
         }
         if let Some(fleet) = &job.fleet {
-            return self.signal_fleet(job, fleet, Kill::new(signal, grace)).await;
+            return self.signal_fleet(&job, fleet, Kill::new(signal, grace)).await;
         }
         // A mirrored record may be a second old, and the job may have started or ended since.
-        self.look_again(job).await;
+        self.look_again(&job).await;
         let phase = job.read_log(|log| log.phase().clone());
         let is_over = matches!(phase, Phase::Ended(_));
         let is_queued = phase == Phase::Queued;
@@ -51,16 +53,16 @@ impl Runner {
         let is_starting = self.shared.registry().is_starting(&job.id);
         if is_starting
             && !phase.has_started()
-            && let Some(report) = cancel_start(&self.shared, job).await
+            && let Some(report) = cancel_start(&self.shared, &job).await
         {
             return Ok(report);
         }
         if job.spec.durable && !is_over && !is_queued && signal.may_end() {
-            self.note_on_host(job, signal).await?;
+            self.note_on_host(&job, signal).await?;
         }
         if (!job.spec.durable || is_queued)
             && !is_over
-            && let Some(report) = self.signal_by_owner(job, signal, grace).await
+            && let Some(report) = self.signal_by_owner(&job, signal, grace).await
         {
             return Ok(report);
         }
@@ -69,7 +71,7 @@ impl Runner {
         if !is_over && let Some(stdin) = stdin {
             let report = end_tree(
                 &self.shared,
-                job,
+                &job,
                 Kill::new(signal, grace),
                 stdin.controls(),
                 Asking::Person,
@@ -82,8 +84,8 @@ impl Runner {
             return Ok(report);
         }
         // A job that another process starts can't be cancelled from here.
-        if !phase.has_started() && self.owner(job).is_none() {
-            return match cancel_start(&self.shared, job).await {
+        if !phase.has_started() && self.owner_name(&job).is_none() {
+            return match cancel_start(&self.shared, &job).await {
                 Some(report) => Ok(report),
                 // Boxed, because an `async fn` can't contain itself.
                 None => Box::pin(self.signal(job, signal, grace)).await,
@@ -93,11 +95,11 @@ impl Runner {
         // just now, so that its output, which begins with its process group, is still being read.
         let reach = if is_over { Reach::Marked } else { Reach::Tree };
         if !is_over {
-            process_group_told(job, PGID_TIMEOUT).await;
+            process_group_told(&job, PGID_TIMEOUT).await;
         }
         let report = kill(
             &self.shared,
-            job,
+            &job,
             reach,
             Kill::new(signal, grace),
             Asking::Person,
@@ -112,12 +114,12 @@ impl Runner {
 
     /// Cancels a queued job of this process. Returns false if it has started meanwhile, or belongs to
     /// another process.
-    pub async fn cancel_queued(&self, job: &Arc<Job>) -> bool {
+    pub async fn cancel_queued(&self, job: Permitted<'_, SignalJob>) -> bool {
         let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
-        if !is_queued || self.owner(job).is_some() {
+        if !is_queued || self.owner_name(&job).is_some() {
             return false;
         }
-        let report = cancel_start(&self.shared, job).await;
+        let report = cancel_start(&self.shared, &job).await;
         report.is_some_and(|report| report.confirmed_dead)
     }
 
@@ -138,7 +140,7 @@ impl Runner {
         if was_over && report.found_nothing() {
             return Err(SignalError::JobEnded);
         }
-        if !was_over && !job.is_over() && self.owner(job).is_some() {
+        if !was_over && !job.is_over() && self.owner_name(job).is_some() {
             report.confirmed_dead = false;
             report.unverified.get_or_insert(Unverified::FleetOwnerSilent);
         }
@@ -187,7 +189,7 @@ impl Runner {
     /// Updates the record of another process's job.
     async fn look_again(&self, job: &Arc<Job>) {
         let Some(storing) = &self.shared.storing else { return };
-        if self.owner(job).is_none() {
+        if self.owner_name(job).is_none() {
             return;
         }
         if let Some(record) = look_at_record(job, &storing.store).await {

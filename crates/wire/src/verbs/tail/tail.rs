@@ -13,7 +13,7 @@ use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::request::whole_numbers;
 use crate::{Format, KeepArg, RenderArg, Service, StreamArg};
-use sshjobs_core::jobs::{Job, LineNo, PageQuery, PolicyVerb, SilenceFrom, Wait};
+use sshjobs_core::jobs::{LineNo, PageQuery, PolicyVerb, ReadableJob, SilenceFrom, Wait};
 
 /// Read a job's output after a cursor, waiting for news if there is none.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -145,14 +145,14 @@ impl Service {
                 "use since_line_no",
             ));
         }
-        let job = self.job(PolicyVerb::Tail, &request.job_id).await?;
+        let job = self.readable(PolicyVerb::Tail, &request.job_id).await?;
         self.tail_allowed(&job, request, KnownOutput::default()).await
     }
 
     /// Like [`tail`](Self::tail), of a job that the caller may read, and without what the caller knows.
     pub(crate) async fn tail_allowed(
         &self,
-        job: &Job,
+        job: &ReadableJob,
         request: TailRequest,
         known: KnownOutput,
     ) -> Result<TailReply, Error> {

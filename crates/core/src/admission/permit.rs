@@ -1,0 +1,277 @@
+//! Permits: leave to do one thing once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::judge::{Judge, StartClaim};
+use crate::hosts::HostRef;
+use sshjobs_job::{Caller, Job, JobId};
+use sshjobs_policy::Verb;
+
+/// Leave of a caller to do one thing. Only [`Admission`](super::Admission) makes one, and what acts on
+/// a host or shows output takes one, so that code which has not asked does not compile:
+///
+/// ```compile_fail,E0061
+/// # use sshjobs_core::runner::{Order, Runner};
+/// # async fn start(runner: Runner, order: Order, patience: std::time::Duration) {
+/// runner.spawn(order, patience).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn write(runner: Runner, job: &SeenJob, patience: std::time::Duration) {
+/// runner.write(job, b"yes", patience).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn close(runner: Runner, job: &SeenJob, patience: std::time::Duration) {
+/// runner.close_stdin(job, patience).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn resize(runner: Runner, job: &SeenJob, size: sshjobs_output::TerminalSize) {
+/// runner.resize(job, size).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn signal(runner: Runner, job: &SeenJob, signal: sshjobs_job::Signal) {
+/// runner.signal(job, signal, None).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn forget(runner: Runner, job: &SeenJob) {
+/// runner.forget(job).await;
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn inspect(runner: Runner, job: &SeenJob) {
+/// runner.processes(job).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::runner::{Runner, SeenJob};
+/// # async fn screen(runner: Runner, job: &SeenJob) {
+/// runner.screen(job);
+/// # }
+/// ```
+/// ```compile_fail,E0599
+/// # use sshjobs_core::runner::SeenJob;
+/// # async fn tail(job: &SeenJob, query: &sshjobs_output::PageQuery, wait: &sshjobs_job::Wait) {
+/// job.tail(query, wait).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::files::HostFiles;
+/// # use sshjobs_core::hosts::{HostRef, Hosts};
+/// # async fn copy(hosts: &std::sync::Arc<Hosts>, host: &HostRef) {
+/// HostFiles::open(hosts, host, None).await.ok();
+/// # }
+/// ```
+/// ```compile_fail,E0308
+/// # use sshjobs_core::forward::{ForwardOptions, ForwardSpec, Forwards};
+/// # use sshjobs_core::hosts::{HostRef, Hosts};
+/// # async fn forward(forwards: Forwards, hosts: &std::sync::Arc<Hosts>, host: &HostRef, spec: ForwardSpec) {
+/// forwards.open(hosts, host, spec, ForwardOptions::default()).await.ok();
+/// # }
+/// ```
+/// A permit can't be made up, either:
+///
+/// ```compile_fail,E0624
+/// # use sshjobs_core::admission::{Permit, SignalJob};
+/// # fn make_up(caller: &sshjobs_job::Caller, job: sshjobs_job::JobId) {
+/// let permit = Permit::<SignalJob>::new(caller, sshjobs_policy::Verb::Signal, job);
+/// # }
+/// ```
+///
+/// Dropping it without an act gives back all that it reserved.
+#[derive(Debug)]
+#[must_use = "a permit that is dropped gives back what it reserved"]
+pub struct Permit<A: Act> {
+    caller: Caller,
+    verb: Verb,
+    pub(super) subject: A::Subject,
+}
+
+/// Kind of act that a permit allows, and what the permit knows about it.
+pub trait Act: sealed::Sealed {
+    /// What it acts on, with what is reserved for it.
+    type Subject: std::fmt::Debug;
+}
+
+mod sealed {
+    #[expect(unnameable_types, reason = "other crates must not name it")]
+    pub trait Sealed {}
+}
+
+/// Declares kinds of acts, each a type that has no values.
+macro_rules! acts {
+    ($($(#[$doc:meta])* $act:ident on $subject:ty;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Debug)]
+            pub enum $act {}
+
+            impl sealed::Sealed for $act {}
+
+            impl Act for $act {
+                type Subject = $subject;
+            }
+        )*
+    };
+}
+
+acts! {
+    /// Starts a job, on one host or on many.
+    Start on Starts;
+    /// Shows output of a job: tail, read, search, run.
+    ReadOutput on JobId;
+    /// Writes to the stdin of a job, or sets the size of its terminal.
+    WriteInput on JobId;
+    /// Signals a job, or cancels it in its queue.
+    SignalJob on JobId;
+    /// Deletes a job or its output.
+    ForgetJob on JobId;
+    /// Reads or writes files of a host.
+    UseFiles on FilesOfHost;
+    /// Forwards a port or a socket through a host.
+    OpenForward on HostRef;
+    /// Connects to a host without a command: probes it, or asks for its key.
+    Connect on HostRef;
+}
+
+/// A host whose files may be used.
+#[derive(Debug)]
+pub struct FilesOfHost {
+    pub(super) host: HostRef,
+    /// Maximum bytes of a file. `None` without a limit.
+    pub(super) most_bytes: Option<u64>,
+}
+
+/// Starts that are allowed: one, or those of a fleet's members. Room for their jobs is reserved.
+pub struct Starts {
+    pub(super) judge: Arc<Judge>,
+    pub(super) claims: Vec<StartClaim>,
+    /// The time limit of the job.
+    pub(super) timeout: Option<Duration>,
+    /// The id that the job gets. Approvals name it.
+    pub(super) id: JobId,
+}
+
+impl<A: Act> Permit<A> {
+    pub(super) fn new(caller: &Caller, verb: Verb, subject: A::Subject) -> Self {
+        Self {
+            caller: caller.clone(),
+            verb,
+            subject,
+        }
+    }
+
+    /// The caller who may do it.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The verb that the policy has allowed.
+    pub fn verb(&self) -> Verb {
+        self.verb
+    }
+}
+
+impl<A: Act<Subject = JobId>> Permit<A> {
+    /// The job that it is about.
+    pub fn job(&self) -> &JobId {
+        &self.subject
+    }
+}
+
+impl<A: Act<Subject = HostRef>> Permit<A> {
+    /// The host that it is about.
+    pub fn host(&self) -> &HostRef {
+        &self.subject
+    }
+}
+
+impl Permit<UseFiles> {
+    /// The host that it is about.
+    pub fn host(&self) -> &HostRef {
+        &self.subject.host
+    }
+
+    /// Maximum bytes of a file. `None` without a limit.
+    pub fn most_bytes(&self) -> Option<u64> {
+        self.subject.most_bytes
+    }
+}
+
+impl Permit<Start> {
+    /// The id that the job gets.
+    pub fn job(&self) -> &JobId {
+        &self.subject.id
+    }
+
+    /// The time limit of the job: that of the caller, or a shorter one of the policy.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.subject.timeout
+    }
+
+    /// Whether a person has agreed to it.
+    pub fn is_approved(&self) -> bool {
+        self.subject.claims.iter().any(StartClaim::is_approved)
+    }
+
+    /// Counts the job that was started, for the limits of the rules, and records it. Its idempotency key
+    /// may have led to an earlier job, which then has the approval.
+    pub(crate) async fn commit(mut self, job: &Arc<Job>) {
+        for claim in std::mem::take(&mut self.subject.claims) {
+            claim.note_job(job);
+            if job.id != self.subject.id {
+                self.subject.judge.note_job_of_approval(&claim, &job.id).await;
+            }
+        }
+    }
+
+    /// Like [`commit`](Self::commit), for the job that the permit names.
+    pub(crate) fn commit_now(mut self, job: &Arc<Job>) {
+        for claim in std::mem::take(&mut self.subject.claims) {
+            claim.note_job(job);
+        }
+    }
+
+    /// Leave to read the output of the job, if the caller may run it and not only start it.
+    pub(crate) fn reading(&self) -> Option<Permit<ReadOutput>> {
+        (self.verb == Verb::Run)
+            .then(|| Permit::new(&self.caller, Verb::Run, self.subject.id.clone()))
+    }
+
+    /// Records that the start has failed. If nothing can have run, approvals are given back.
+    pub(crate) async fn fail(mut self, why: &str, has_started_nothing: bool) {
+        for claim in std::mem::take(&mut self.subject.claims) {
+            claim.note_failure(why.to_owned()).await;
+            if has_started_nothing {
+                self.subject.judge.give_back_approval(&claim).await;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Starts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Starts").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Starts {
+    fn drop(&mut self) {
+        // The call was cancelled before anything was started. What was reserved in memory is given back
+        // by the claims themselves.
+        let claims = std::mem::take(&mut self.claims);
+        if !claims.is_empty() {
+            self.judge.give_back_later(claims);
+        }
+    }
+}

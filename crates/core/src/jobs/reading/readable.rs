@@ -1,0 +1,82 @@
+//! A job whose output its caller may read.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::admission::{Permit, ReadOutput};
+use crate::jobs::{Error, Excerpt, ExcerptBudget, Job, Processes, ReadQuery, Reading, Status};
+use crate::runner::Permitted;
+use sshjobs_job::{Recording, RecordingPlace};
+use sshjobs_store::StoreError;
+
+/// A job with leave to read its output, which its policy has given once for all reads by this handle.
+/// A cheap handle; dropping it ends nothing.
+#[derive(Clone, Debug)]
+pub struct ReadableJob {
+    job: Job,
+    permit: Arc<Permit<ReadOutput>>,
+}
+
+impl ReadableJob {
+    pub(crate) fn new(job: Job, permit: Arc<Permit<ReadOutput>>) -> Self {
+        Self { job, permit }
+    }
+
+    /// The job, for reads.
+    pub(super) fn output(&self) -> Permitted<'_, ReadOutput> {
+        self.job.with(&self.permit)
+    }
+
+    /// Reads a part of its output by its position, without waiting. A position after the end
+    /// returns nothing, without an error. Cancel safe.
+    pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
+        self.output().read(query).await
+    }
+
+    /// Its stored output as it arrived, with times, from a place on; the start without one. `None` if its
+    /// output is not stored. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the store can't be read.
+    #[doc(hidden)]
+    pub async fn recording(
+        &self,
+        from: Option<RecordingPlace>,
+    ) -> Result<Option<Recording>, Error> {
+        let read = self.output().recording(from).await;
+        read.map_err(|error| StoreError::Records(error.to_string()).into())
+    }
+
+    /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them. In a
+    /// fleet, each begins with the name of its host.
+    pub fn last_lines(&self, max_lines: usize, max_bytes: usize) -> Vec<String> {
+        if max_lines == 0 {
+            return Vec::new();
+        }
+        let page = self.output().last_page(max_lines, max_bytes);
+        page.lines.into_iter().map(|line| self.display(line)).collect()
+    }
+
+    /// The start and the end of the output within a budget, with the last lines of stderr, and the
+    /// status at that moment. Cancel safe.
+    pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
+        self.output().excerpt(budget).await
+    }
+
+    /// The processes of the job as its host describes them, observed there for half a second. `None` if
+    /// the host hides its processes.
+    ///
+    /// # Errors
+    /// [`Error::Signal`] if the job has ended, or the host can't be reached.
+    pub async fn processes(&self) -> Result<Option<Processes>, Error> {
+        Ok(self.door.runner().processes(self.output()).await?)
+    }
+}
+
+impl Deref for ReadableJob {
+    type Target = Job;
+
+    fn deref(&self) -> &Job {
+        &self.job
+    }
+}
