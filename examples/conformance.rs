@@ -28,7 +28,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use sshjobs::jobs::{Access, Config};
-use sshjobs_http::{Mount, Options, Server};
+use sshjobs_http::{HttpServer, Mount, ServerOptions};
 use sshjobs_wire::Service;
 use tokio_util::sync::CancellationToken;
 
@@ -528,11 +528,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let fixtures = fixtures.clone();
         async move { fixtures.handle(request).await }
     });
-    let options = Options {
+    let options = ServerOptions {
         address: Some(address),
-        ..Options::default()
+        ..ServerOptions::default()
     };
-    let server = Server::bind(options).await?;
+    let server = HttpServer::bind(options).await?;
     let service = Service::new(
         Config {
             store: false,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use serde_json::json;
 use sshjobs::jobs::{
     Access, Become, BecomeMethod, Caller, Config, Follow, HostPath, HostPatterns, HostSettings,
-    Job, Jobs, Outcome, Progress, PutOptions, RemotePath, Rights, Role, SecretSource, Signal,
-    SignalReport, Stdin, Terminal,
+    Job, Jobs, Outcome, PutOptions, RemotePath, Rights, Role, SecretSource, Signal, SignalReport,
+    Stdin, Terminal, TransferProgress,
 };
 use sshjobs_wire::{Code, Error};
 use support::server::Server;
@@ -518,14 +518,14 @@ async fn files_of_root_are_read_written_and_copied() {
     let content = || sshjobs::jobs::FileSource::Memory("only root may read it\n".into());
     let options = PutOptions::default();
 
-    let denied = jobs.put_file(place, content(), &options, &Progress::default()).await;
+    let denied = jobs.put_file(place, content(), &options, &TransferProgress::default()).await;
     assert_eq!(
         Error::from(denied.unwrap_err()).code,
         Code::PermissionDenied
     );
     let as_root = jobs.with_context(|context| context.becomes = Some(root()));
     as_root
-        .put_file(place, content(), &options, &Progress::default())
+        .put_file(place, content(), &options, &TransferProgress::default())
         .await
         .unwrap();
 
@@ -544,7 +544,7 @@ async fn files_of_root_are_read_written_and_copied() {
         host: HOST,
         path: &all,
     };
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(TransferProgress::default());
     let report = as_root.get_tree(from, &local, Default::default(), &progress).await.unwrap();
     assert_eq!(report.written, 1, "{report:?}");
     assert_eq!(

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use sshjobs::jobs::{
-    Change, FileSource, HostPath, Limits, LocalFile, Progress, PutOptions, RemotePath, TreeOptions,
-    Verified,
+    FileChange, FileSource, HostPath, Limits, LocalFile, PutOptions, RemotePath, TransferProgress,
+    TreeOptions, Verified,
 };
 use sshjobs_wire::{
     Code, DetailArg, EditArg, EndReason, JobState, JobsRequest, PutRequest, Service, TailRequest,
@@ -302,7 +302,7 @@ async fn files_are_copied_and_edited_on_a_host_without_an_sftp_server() {
         let opened = std::fs::File::open(&local).unwrap();
         FileSource::File(LocalFile::open(&local, opened).unwrap())
     };
-    let (path, progress) = (far("new\nline"), Progress::default());
+    let (path, progress) = (far("new\nline"), TransferProgress::default());
     let place = HostPath {
         host: HOST,
         path: &path,
@@ -315,13 +315,13 @@ async fn files_are_copied_and_edited_on_a_host_without_an_sftp_server() {
     let put = jobs.put_file(place, source(), &options, &progress).await.unwrap();
     assert_eq!(
         (put.change, put.verified),
-        (Change::Created, Verified::BySha256)
+        (FileChange::Created, Verified::BySha256)
     );
     let written = std::fs::metadata(sshd.path("new\nline")).unwrap();
     assert_eq!(written.permissions().mode() & 0o777, 0o640);
     assert_eq!(std::fs::read(sshd.path("new\nline")).unwrap(), content);
     let again = jobs.put_file(place, source(), &options, &progress).await.unwrap();
-    assert_eq!(again.change, Change::Unchanged);
+    assert_eq!(again.change, FileChange::Unchanged);
 
     let back = sshd.path("back");
     let got = jobs.get_file(place, &back, Default::default(), &progress).await.unwrap();
@@ -356,7 +356,7 @@ async fn a_directory_is_copied_to_a_host_without_an_sftp_server_and_back() {
     let jobs = service.library();
     let there = sshd.path("there").to_str().unwrap().as_bytes().to_vec();
     let there = RemotePath::new(there).unwrap();
-    let progress = std::sync::Arc::new(Progress::default());
+    let progress = std::sync::Arc::new(TransferProgress::default());
     let tree = sshd.path("tree");
     std::fs::create_dir_all(tree.join("a/empty")).unwrap();
     for number in 0..60 {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::support::{HOST, McpClient, Sshd};
 use serde_json::{Value, json};
 use sshjobs::jobs::{
-    Digest, Error, Expected, FileSource, FilesError, GetOptions, HostPath, Jobs, LocalFile,
-    Progress, Put, PutOptions, RemotePath, TreeOptions,
+    Digest, Error, ExpectedContent, FileSource, FilesError, GetOptions, HostPath, Jobs, LocalFile,
+    Put, PutOptions, RemotePath, TransferProgress, TreeOptions,
 };
 use tokio::time::timeout;
 
@@ -45,7 +45,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 
 async fn put(jobs: &Jobs, path: &Path, content: FileSource) -> Result<Put, Error> {
     let options = PutOptions::default();
-    let progress = Progress::default();
+    let progress = TransferProgress::default();
     let path = HostPath {
         host: HOST,
         path: &remote(path),
@@ -55,7 +55,7 @@ async fn put(jobs: &Jobs, path: &Path, content: FileSource) -> Result<Put, Error
 }
 
 async fn get(jobs: &Jobs, path: &Path, local: &Path) -> Result<sshjobs::jobs::Got, Error> {
-    let progress = Progress::default();
+    let progress = TransferProgress::default();
     let path = HostPath {
         host: HOST,
         path: &remote(path),
@@ -275,12 +275,12 @@ async fn of_writers_that_expect_the_same_content_one_is_accepted() {
     for round in 0..5_u32 {
         let old = std::fs::read(&file).unwrap();
         let options = PutOptions {
-            expected: Expected::Digest(Digest::of(&old)),
+            expected: ExpectedContent::Digest(Digest::of(&old)),
             ..PutOptions::default()
         };
         let write = async |writer: u32| {
             let content = FileSource::Memory(format!("{round} by {writer}").into());
-            let progress = Progress::default();
+            let progress = TransferProgress::default();
             let place = HostPath {
                 host: HOST,
                 path: &path,
@@ -336,7 +336,7 @@ async fn a_transfer_that_is_cut_anywhere_continues_with_an_equal_hash() {
         let back = sshd.path("back");
         std::fs::remove_file(&target).ok();
         std::fs::remove_file(&back).ok();
-        let progress = Progress::default();
+        let progress = TransferProgress::default();
         // Another offset each time, over the whole file.
         let offset = (cut * 7 % 50) * (content.len() as u64 / 50);
         let cutting = async {
@@ -512,7 +512,7 @@ async fn a_directory_goes_there_and_back_as_it_is() {
             preserve: true,
             without_tar,
         };
-        let progress = std::sync::Arc::new(Progress::default());
+        let progress = std::sync::Arc::new(TransferProgress::default());
         let path = remote(&there);
         let place = HostPath {
             host: HOST,
@@ -553,7 +553,7 @@ async fn links_on_this_side_lead_no_file_out_of_its_directory() {
             preserve: false,
             without_tar,
         };
-        let progress = std::sync::Arc::new(Progress::default());
+        let progress = std::sync::Arc::new(TransferProgress::default());
         let path = remote(&there);
         let place = HostPath {
             host: HOST,
@@ -594,7 +594,7 @@ async fn links_on_the_host_lead_no_copied_file_out_of_its_directory() {
             preserve,
             without_tar: false,
         };
-        let progress = std::sync::Arc::new(Progress::default());
+        let progress = std::sync::Arc::new(TransferProgress::default());
         let path = remote(&there);
         let place = HostPath {
             host: HOST,
@@ -637,7 +637,7 @@ async fn a_link_in_the_place_of_a_copied_directory_is_replaced() {
             preserve: false,
             without_tar,
         };
-        let progress = std::sync::Arc::new(Progress::default());
+        let progress = std::sync::Arc::new(TransferProgress::default());
         let path = remote(&there);
         let place = HostPath {
             host: HOST,
@@ -680,7 +680,7 @@ async fn directories_that_their_owner_can_not_change_are_copied() {
             preserve,
             without_tar,
         };
-        let progress = std::sync::Arc::new(Progress::default());
+        let progress = std::sync::Arc::new(TransferProgress::default());
         let path = remote(&there);
         let place = HostPath {
             host: HOST,
@@ -718,7 +718,7 @@ async fn a_copied_directory_loses_the_permissions_of_the_umask() {
         host: HOST,
         path: &path,
     };
-    let progress = std::sync::Arc::new(Progress::default());
+    let progress = std::sync::Arc::new(TransferProgress::default());
     let jobs = sshd.jobs();
     let got = jobs.get_tree(place, &back, TreeOptions::default(), &progress);
     timeout(PATIENCE, got).await.unwrap().unwrap();
@@ -736,7 +736,7 @@ async fn holes_of_files_in_a_directory_stay_holes() {
     let sparse = std::fs::File::create(there.join("sparse")).unwrap();
     sparse.set_len(64 << 20).unwrap();
     sparse.write_all_at(b"end", (64 << 20) - 3).unwrap();
-    let progress = std::sync::Arc::new(Progress::default());
+    let progress = std::sync::Arc::new(TransferProgress::default());
     let path = remote(&there);
     let place = HostPath {
         host: HOST,
@@ -810,7 +810,7 @@ async fn a_host_without_the_subsystem_or_without_tools_is_served_too() {
         preserve: true,
         without_tar: false,
     };
-    let progress = std::sync::Arc::new(Progress::default());
+    let progress = std::sync::Arc::new(TransferProgress::default());
     let path = remote(&there);
     let place = HostPath {
         host: HOST,
@@ -994,7 +994,7 @@ async fn a_link_to_no_file_stays_and_its_target_is_made() {
 
     let put = put_text(&jobs, &sshd.path("link"), "content").await;
 
-    assert_eq!(put.change, sshjobs::jobs::Change::Created);
+    assert_eq!(put.change, sshjobs::jobs::FileChange::Created);
     assert_eq!(
         std::fs::read_link(sshd.path("link")).unwrap(),
         Path::new("between")
@@ -1026,7 +1026,10 @@ async fn backups_of_one_second_are_all_kept() {
             path: &path,
         };
         let content = FileSource::Memory(text.into());
-        let put = jobs.put_file(place, content, &options, &Progress::default()).await.unwrap();
+        let put = jobs
+            .put_file(place, content, &options, &TransferProgress::default())
+            .await
+            .unwrap();
         let backup = put.backup.unwrap().to_string();
         kept.push(std::fs::read_to_string(backup).unwrap());
     }

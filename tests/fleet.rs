@@ -21,7 +21,7 @@ use sshjobs::jobs::{
     Access, Answer, Config, HostSettings, Limits, Prompter, Question, SecretSource,
 };
 use sshjobs_wire::{
-    Code, DeliveredVia, Error, ForgetRequest, HostEntry, HostsRequest, JobState, RunReply,
+    Code, DeliveryRoute, Error, ForgetRequest, HostEntry, HostsRequest, JobState, RunReply,
     RunRequest, Service, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteRequest,
 };
 use support::{McpClient, canonical_loop, eventually, keygen};
@@ -236,7 +236,7 @@ async fn a_whole_tree_is_ended_and_that_is_verified() {
         let reply = service.signal(request).await.unwrap();
         assert_eq!(
             (reply.delivered_via, reply.confirmed_dead),
-            (DeliveredVia::ProcessGroup, true),
+            (DeliveryRoute::ProcessGroup, true),
             "{host}"
         );
         assert_eq!(left().await, 0, "{host}");
@@ -252,7 +252,7 @@ async fn where_the_tree_is_not_known_a_signal_takes_the_channel_and_that_is_said
         let reply = service.signal(SignalRequest::new(&job)).await.unwrap();
         assert_eq!(
             (reply.delivered_via, reply.confirmed_dead),
-            (DeliveredVia::Channel, false),
+            (DeliveryRoute::Channel, false),
             "{host}"
         );
         service

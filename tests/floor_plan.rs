@@ -44,6 +44,16 @@ const PURE: [&str; 4] = [
     "policy/policy",
 ];
 
+/// Names that say nothing of what the type is about.
+const BARE_NAMES: [&str; 13] = [
+    "Answer", "Answered", "Entry", "Found", "Kept", "Known", "Looked", "Opened", "Place", "Shown",
+    "State", "Told", "Wanted",
+];
+
+/// Names that stand for one concept in two crates: an error of each boundary, and the handle of what a
+/// lower crate records.
+const SHARED_NAMES: [&str; 3] = ["Error", "Fleet", "Job"];
+
 /// Modules that pure folders must not use.
 const IMPURE: [&str; 10] = [
     "tokio",
@@ -413,6 +423,54 @@ fn every_folder_describes_itself_and_its_mod_file_has_no_code() {
             "{path} holds more than its plan: {strange:?}"
         );
     }
+}
+
+/// The types that a file defines, except in its tests.
+fn types(text: &str) -> Vec<String> {
+    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let defined =
+        Regex::new(r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union) ([A-Z]\w*)");
+    let defined = defined.unwrap();
+    let code = text.split_at(tests).0;
+    defined.captures_iter(code).map(|found| found[1].to_owned()).collect()
+}
+
+/// Names of types that say nothing, and those of more than one type.
+fn poor_names(files: &[(String, String)]) -> Vec<String> {
+    let mut places: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let files = files.iter().filter(|(path, _)| !path.ends_with("tests.rs"));
+    for (path, text) in files {
+        for name in types(text) {
+            places.entry(name).or_default().push(path);
+        }
+    }
+    let is_poor = |name: &str, paths: &[&str]| {
+        BARE_NAMES.contains(&name) || (paths.len() > 1 && !SHARED_NAMES.contains(&name))
+    };
+    places
+        .into_iter()
+        .filter(|(name, paths)| is_poor(name, paths))
+        .map(|(name, paths)| format!("{name}: {}", paths.join(", ")))
+        .collect()
+}
+
+#[test]
+fn a_name_stands_for_one_type_and_says_what_it_is() {
+    assert_eq!(poor_names(&files_of_crates()), Vec::<String>::new());
+
+    let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+    let poor = [
+        file("ssh/a.rs", "struct Place;\npub struct Session {}"),
+        file("http/b.rs", "pub(crate) enum Session {}\nenum Error {}"),
+        file(
+            "wire/c.rs",
+            "enum Error {}\n#[cfg(test)]\nmod tests {\n    struct Session;\n}",
+        ),
+    ];
+    assert_eq!(
+        poor_names(&poor),
+        ["Place: ssh/a.rs", "Session: ssh/a.rs, http/b.rs"]
+    );
 }
 
 #[test]

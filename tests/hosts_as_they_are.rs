@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use sshjobs::jobs::{
-    Access, Config, Error, FileSource, GetOptions, HostPath, Jobs, Outcome, Progress, PutOptions,
-    RemotePath, Signal, TreeOptions,
+    Access, Config, Error, FileSource, GetOptions, HostPath, Jobs, Outcome, PutOptions, RemotePath,
+    Signal, TransferProgress, TreeOptions,
 };
 use support::{HOST, Namespace, Sshd, eventually};
 use tokio::time::timeout;
@@ -278,7 +278,7 @@ async fn check_signal_and_inspect(host: &Host, jobs: &Jobs, is_known: bool) {
 }
 
 async fn check_files(host: &Host, jobs: &Jobs) {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(TransferProgress::default());
     let file = RemotePath::new(b"/tmp/file".to_vec()).unwrap();
     let file = file_of(host, &file);
     let at = HostPath {

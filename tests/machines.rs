@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use sshjobs::jobs::Limits;
 use sshjobs_wire::{
-    Code, DeliveredVia, JobState, Service, SignalReply, SignalRequest, TailRequest,
+    Code, DeliveryRoute, JobState, Service, SignalReply, SignalRequest, TailRequest,
 };
 use support::{Sshd, canonical_loop, eventually, service, spawn};
 use tokio::io::copy_bidirectional;
@@ -191,7 +191,7 @@ async fn a_signal_reaches_the_job_and_not_its_twin_on_another_machine() {
         let reply = signal(&service, killed, "KILL").await.unwrap();
         assert_eq!(
             (reply.delivered_via, reply.confirmed_dead),
-            (DeliveredVia::ProcessGroup, true)
+            (DeliveryRoute::ProcessGroup, true)
         );
         assert_eq!(
             canonical_loop(&service, killed).await.state(),
@@ -240,7 +240,7 @@ async fn when_its_connection_is_gone_a_job_is_found_on_its_own_machine_or_nothin
         let reply = signal(&service, job, "KILL").await.unwrap();
         assert_eq!(
             (reply.delivered_via, reply.confirmed_dead),
-            (DeliveredVia::ProcessGroup, true),
+            (DeliveryRoute::ProcessGroup, true),
             "{reply:?}"
         );
     }

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use sshjobs::jobs::{Access, Config, Jobs, PolicyConfig};
 use sshjobs_policy::{
-    Claims, CommandSource, Decision, Endpoint, Identity, Machine, Policy, Request, Role, Verb,
-    WeekMinute,
+    Claims, CommandSource, Machine, MachineAccount, Policy, PolicyCaller, PolicyDecision,
+    PolicyRequest, Role, Verb, WeekMinute,
 };
 
 use crate::report::{Report, median, micros, millis, ratio, time_per_call};
@@ -42,17 +42,17 @@ fn rules(rules: usize) -> String {
 pub(crate) fn decide(report: &mut Report) {
     let times = [10, 100, 1000].map(|rules| {
         let policy = policy(rules);
-        let caller = Identity {
+        let caller = PolicyCaller {
             name: "team9-agent".to_owned(),
             role: Role::Run,
             claims: Claims::default(),
         };
-        let endpoint = Endpoint {
+        let endpoint = MachineAccount {
             machine: Machine::new(["web9-1", "10.9.0.1"], 22, ["staging".to_owned()]),
             users: vec!["deploy".to_owned()],
             jumps: vec![Machine::new(["bastion"], 22, [])],
         };
-        let request = Request {
+        let request = PolicyRequest {
             caller: &caller,
             verb: Verb::Run,
             endpoint: Some(&endpoint),
@@ -60,7 +60,10 @@ pub(crate) fn decide(report: &mut Report) {
             target: None,
             minute: WeekMinute::default(),
         };
-        assert!(matches!(policy.decide(&request), Decision::Allowed(_)));
+        assert!(matches!(
+            policy.decide(&request),
+            PolicyDecision::Allowed(_)
+        ));
         time_per_call(|| {
             black_box(policy.decide(black_box(&request)));
         })

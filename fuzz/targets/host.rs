@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sshjobs_core::files::sftp;
-use sshjobs_job::spool::{Answer, Frames as SpoolFrames, SpoolFrame};
+use sshjobs_job::spool::{FrameReader as SpoolFrames, SpoolFrame, SpoolReply};
 use sshjobs_job::{
     Announcements, AwaitsStdin, ControlLine, Greeting, KillReport, MachineId, Nonce, PostMortem,
     Processes,
@@ -55,7 +55,7 @@ pub fn follower(bytes: &[u8]) {
 /// Packets of a host's SFTP server.
 pub fn sftp(bytes: &[u8]) {
     let packets = |piece: usize| {
-        let mut frames = sftp::Frames::default();
+        let mut frames = sftp::PacketAssembler::default();
         let mut packets = Vec::new();
         for piece in bytes.chunks(piece) {
             frames.push(piece);
@@ -74,8 +74,8 @@ pub fn sftp(bytes: &[u8]) {
     assert_eq!(whole, packets(1), "pieces make no difference");
     for packet in whole.0 {
         let length = packet.len();
-        sftp::Version::decode(packet.clone()).ok();
-        if let Ok((_, sftp::Reply::Names(names))) = sftp::Reply::decode(packet) {
+        sftp::SftpVersion::decode(packet.clone()).ok();
+        if let Ok((_, sftp::SftpReply::Names(names))) = sftp::SftpReply::decode(packet) {
             assert!(
                 names.len() * 8 <= length,
                 "a reply can't claim more names than it has"
@@ -93,7 +93,7 @@ pub fn answers(bytes: &[u8]) {
     AwaitsStdin::parse(&text);
     KillReport::parse(&text);
     MachineId::parse(&text);
-    Answer::parse(&text);
+    SpoolReply::parse(&text);
     for line in text.lines() {
         ControlLine::parse(line, &nonce);
     }

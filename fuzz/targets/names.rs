@@ -2,7 +2,7 @@
 
 use sshjobs_core::files::Digest;
 use sshjobs_job::{fold, unfold, words};
-use sshjobs_policy::audit::Head;
+use sshjobs_policy::audit::LogHead;
 use sshjobs_ssh::{Destination, Endpoint, matches};
 use sshjobs_wire::remote::ServerAddress;
 
@@ -28,7 +28,7 @@ pub fn names(bytes: &[u8]) {
     if let Ok(digest) = text.parse::<Digest>() {
         assert_eq!(digest.to_string().parse(), Ok(digest));
     }
-    if let Ok(head) = text.parse::<Head>() {
+    if let Ok(head) = text.parse::<LogHead>() {
         assert_eq!(head.to_string().parse(), Ok(head));
     }
     text.parse::<ServerAddress>().ok();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use sshjobs_core::jobs::{Access, Config};
 use sshjobs_wire::{
-    ForgetRequest, HostsRequest, JobsRequest, ReadRequest, Request, RunRequest, SearchRequest,
-    Service, SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
+    ForgetRequest, HostsRequest, JobsRequest, ReadRequest, RunRequest, SearchRequest, Service,
+    SignalRequest, SpawnRequest, TailRequest, WaitRequest, WireRequest, WriteRequest,
 };
 
 /// Arguments of all verbs, as JSON.

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use sshjobs_output::scrub::{HiddenSecret, Scrubber};
 use sshjobs_policy::{
-    CommandSource, Endpoint, Identity, Machine, Policy, Request, Role, Verb, WeekMinute,
+    CommandSource, Machine, MachineAccount, Policy, PolicyCaller, PolicyRequest, Role, Verb,
+    WeekMinute,
 };
 use sshjobs_ssh::{HostName, KnownHosts, Verdict};
 
@@ -80,12 +81,12 @@ pub fn policy(bytes: &[u8]) {
             return;
         }
     };
-    let caller = Identity {
+    let caller = PolicyCaller {
         name: "ci".to_owned(),
         role: Role::Run,
         claims: Default::default(),
     };
-    let endpoint = Endpoint {
+    let endpoint = MachineAccount {
         machine: Machine::new(["web1"], 22, ["prod".to_owned()]),
         users: vec!["deploy".to_owned()],
         jumps: Vec::new(),
@@ -96,7 +97,7 @@ pub fn policy(bytes: &[u8]) {
             Some(CommandSource::Free),
             Some(CommandSource::Template("restart")),
         ] {
-            policy.decide(&Request {
+            policy.decide(&PolicyRequest {
                 caller: &caller,
                 verb,
                 endpoint: Some(&endpoint),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sshjobs_cli::{Cli, HostsArgs, HostsVerb, Override, Overrides, Verb};
+use sshjobs_cli::{Cli, CliVerb, HostsArgs, HostsVerb, Override, Overrides};
 use sshjobs_core::jobs::{Config, ConfigFileError};
 use sshjobs_wire::{Code, Error};
 
@@ -14,8 +14,8 @@ pub(super) fn load(cli: &Cli) -> Result<Config, Error> {
     // These verbs create the file.
     let creates = matches!(
         cli.verb,
-        Verb::Init(_)
-            | Verb::Hosts(HostsArgs {
+        CliVerb::Init(_)
+            | CliVerb::Hosts(HostsArgs {
                 verb: Some(HostsVerb::Add(_)),
                 ..
             })

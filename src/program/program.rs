@@ -19,10 +19,11 @@ use super::service::{
     api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_options,
 };
 use sshjobs_cli::{
-    self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogFormat, LogLevel, StoreVerb, Verb,
+    self, Cli, CliVerb, ClusterVerb, HostsArgs, HostsVerb, LogFormat, LogLevel, ProgramExit,
+    StoreVerb,
 };
 use sshjobs_core::jobs::Config;
-use sshjobs_wire::remote::Client;
+use sshjobs_wire::remote::ServerClient;
 use sshjobs_wire::{Code, Error};
 
 /// Runs the program to its end. It is part of the library and not of `main.rs`, so that async code
@@ -36,10 +37,10 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             sshjobs_cli::report(&error);
-            return Exit::USAGE.into();
+            return ProgramExit::USAGE.into();
         }
     };
-    let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
+    let has_screen = matches!(cli.verb, CliVerb::Top(_)) && std::io::stderr().is_terminal();
     if cli.verb.ssh().is_some_and(|ssh| ssh.quiet) {
         sshjobs_cli::be_quiet();
     }
@@ -49,7 +50,7 @@ pub fn main() -> ExitCode {
         level(&cli)
     };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    let format = if let Verb::Serve(args) = &cli.verb {
+    let format = if let CliVerb::Serve(args) = &cli.verb {
         args.log_format
     } else {
         LogFormat::Text
@@ -68,7 +69,7 @@ pub fn main() -> ExitCode {
         }
         Err(error) => {
             sshjobs_cli::report(&error);
-            Exit::USAGE.into()
+            ProgramExit::USAGE.into()
         }
     }
 }
@@ -87,7 +88,7 @@ fn level(cli: &Cli) -> LogLevel {
 /// Stack of a worker thread. Pages that are not touched take no memory.
 const STACK_BYTES: usize = 8 << 20;
 
-fn run(cli: Cli, config: Config) -> Exit {
+fn run(cli: Cli, config: Config) -> ProgramExit {
     // A client of a server needs no threads: starting them would cost more than the call.
     let mut runtime = if cli.server.is_some() {
         Builder::new_current_thread()
@@ -104,7 +105,7 @@ fn run(cli: Cli, config: Config) -> Exit {
                 format!("the runtime can't start: {error}"),
                 "check the process limits",
             ));
-            return Exit::CONNECTION;
+            return ProgramExit::CONNECTION;
         }
     };
     let exit = runtime.block_on(async {
@@ -113,7 +114,7 @@ fn run(cli: Cli, config: Config) -> Exit {
             Ok(exit) => exit,
             Err(error) => {
                 sshjobs_cli::report(&error);
-                Exit::of_error(&error)
+                ProgramExit::of_error(&error)
             }
         }
     });
@@ -124,7 +125,7 @@ fn run(cli: Cli, config: Config) -> Exit {
 
 /// Performs the verb of the command line, here or on a server.
 #[expect(clippy::too_many_lines, reason = "one arm for each verb")]
-async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
+async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
     let overrides = overrides(&cli);
     let file = cli.config.clone();
     let Cli {
@@ -135,7 +136,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         ..
     } = cli;
     let server = match server {
-        Some(address) => Some(Arc::new(Client::new(
+        Some(address) => Some(Arc::new(ServerClient::new(
             address,
             token(token_file.as_deref())?,
         ))),
@@ -147,11 +148,13 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
     // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
     // add none.
     Ok(match verb {
-        Verb::Run(args) => sshjobs_cli::run(&api_with_ssh(server, config, &args.ssh)?, args).await,
-        Verb::Spawn(args) => {
+        CliVerb::Run(args) => {
+            sshjobs_cli::run(&api_with_ssh(server, config, &args.ssh)?, args).await
+        }
+        CliVerb::Spawn(args) => {
             sshjobs_cli::spawn(&api_with_ssh(server, config, &args.ssh)?, args).await
         }
-        Verb::Hosts(HostsArgs {
+        CliVerb::Hosts(HostsArgs {
             verb: Some(HostsVerb::Add(args)),
             ..
         }) => {
@@ -160,73 +163,75 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             }
             sshjobs_cli::add_host(file, &args)?
         }
-        Verb::Hosts(args) => {
+        CliVerb::Hosts(args) => {
             sshjobs_cli::hosts(&api_with_ssh(server, config, &args.ssh)?, args).await
         }
-        Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
+        CliVerb::Put(_) | CliVerb::Get(_) | CliVerb::Edit(_) | CliVerb::Forward(_)
+            if server.is_some() =>
+        {
             return Err(Error::invalid(
                 "put, get, edit and forward don't work with --server",
                 "omit --server or unset SSHJOBS_SERVER, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
             ));
         }
-        Verb::Put(args) => {
+        CliVerb::Put(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::put(&for_a_person(config), args).await
         }
-        Verb::Get(args) => {
+        CliVerb::Get(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::get(&for_a_person(config), args).await
         }
-        Verb::Edit(args) => {
+        CliVerb::Edit(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::edit(&for_a_person(config), args).await
         }
-        Verb::Forward(args) => {
+        CliVerb::Forward(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::forward(&for_a_person(config), args).await
         }
-        Verb::Approvals(args) => sshjobs_cli::approvals(&api(server, config), args).await,
-        Verb::Approve(args) => sshjobs_cli::approve(&api(server, config), args).await,
-        Verb::Deny(args) => sshjobs_cli::deny(&api(server, config), args).await,
-        Verb::Tail(args) => sshjobs_cli::tail(&api(server, config), args).await,
-        Verb::Log(args) => sshjobs_cli::log(&api(server, config), args).await,
-        Verb::Read(args) => sshjobs_cli::read(&api(server, config), args).await,
-        Verb::Export(args) => sshjobs_cli::export(&api(server, config), args).await,
-        Verb::Inspect(args) => sshjobs_cli::inspect(&api(server, config), args).await,
-        Verb::Screen(args) => sshjobs_cli::screen(&api(server, config), args).await,
-        Verb::Attach(args) => sshjobs_cli::attach(&api(server, config), args).await,
-        Verb::Search(args) => sshjobs_cli::search(&api(server, config), args).await,
-        Verb::Write(args) => sshjobs_cli::write(&api(server, config), args).await,
-        Verb::Signal(args) => sshjobs_cli::signal(&api(server, config), args).await,
-        Verb::Wait(args) => sshjobs_cli::wait(&api(server, config), args).await,
+        CliVerb::Approvals(args) => sshjobs_cli::approvals(&api(server, config), args).await,
+        CliVerb::Approve(args) => sshjobs_cli::approve(&api(server, config), args).await,
+        CliVerb::Deny(args) => sshjobs_cli::deny(&api(server, config), args).await,
+        CliVerb::Tail(args) => sshjobs_cli::tail(&api(server, config), args).await,
+        CliVerb::Log(args) => sshjobs_cli::log(&api(server, config), args).await,
+        CliVerb::Read(args) => sshjobs_cli::read(&api(server, config), args).await,
+        CliVerb::Export(args) => sshjobs_cli::export(&api(server, config), args).await,
+        CliVerb::Inspect(args) => sshjobs_cli::inspect(&api(server, config), args).await,
+        CliVerb::Screen(args) => sshjobs_cli::screen(&api(server, config), args).await,
+        CliVerb::Attach(args) => sshjobs_cli::attach(&api(server, config), args).await,
+        CliVerb::Search(args) => sshjobs_cli::search(&api(server, config), args).await,
+        CliVerb::Write(args) => sshjobs_cli::write(&api(server, config), args).await,
+        CliVerb::Signal(args) => sshjobs_cli::signal(&api(server, config), args).await,
+        CliVerb::Wait(args) => sshjobs_cli::wait(&api(server, config), args).await,
         // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
-        Verb::Jobs(args) => sshjobs_cli::jobs(&on_a_screen(server, config), args).await,
-        Verb::Top(_) => sshjobs_cli::top(&on_a_screen(server, config)).await,
-        Verb::Forget(args) => sshjobs_cli::forget(&api(server, config), args).await,
-        Verb::Ping(args) => sshjobs_cli::ping(&api(server, config), args).await,
-        Verb::Completions(args) => sshjobs_cli::completions(&args),
-        Verb::Man(args) => sshjobs_cli::man(&args),
-        Verb::Help(args) => sshjobs_cli::help(&args),
-        Verb::Mcp(args) => sshjobs_cli::mcp(&args)?,
-        Verb::Init(args) => {
+        CliVerb::Jobs(args) => sshjobs_cli::jobs(&on_a_screen(server, config), args).await,
+        CliVerb::Top(_) => sshjobs_cli::top(&on_a_screen(server, config)).await,
+        CliVerb::Forget(args) => sshjobs_cli::forget(&api(server, config), args).await,
+        CliVerb::Ping(args) => sshjobs_cli::ping(&api(server, config), args).await,
+        CliVerb::Completions(args) => sshjobs_cli::completions(&args),
+        CliVerb::Man(args) => sshjobs_cli::man(&args),
+        CliVerb::Help(args) => sshjobs_cli::help(&args),
+        CliVerb::Mcp(args) => sshjobs_cli::mcp(&args)?,
+        CliVerb::Init(args) => {
             let service = of_a_person(config, None);
             sshjobs_cli::init(service.library(), file, &args).await?
         }
-        Verb::Config(args) => sshjobs_cli::config(&config, &overrides, &args),
-        Verb::Demo(args) => sshjobs_cli::demo(args).await,
-        Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
+        CliVerb::Config(args) => sshjobs_cli::config(&config, &overrides, &args),
+        CliVerb::Demo(args) => sshjobs_cli::demo(args).await,
+        CliVerb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
             Box::pin(serve_http(config, args)).await
         }
-        Verb::Serve(args) => Box::pin(serve_stdio(config, &args)).await,
-        Verb::Token(args) => {
+        CliVerb::Serve(args) => Box::pin(serve_stdio(config, &args)).await,
+        CliVerb::Token(args) => {
             let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
             sshjobs_cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
         }
-        Verb::Policy(args) => {
+        CliVerb::Policy(args) => {
             let service = of_a_person(config, None);
             sshjobs_cli::policy(service.library(), args).await?
         }
-        Verb::Audit(args) => {
+        CliVerb::Audit(args) => {
             let cluster = if args.needs_cluster() {
                 cluster(&config, args.cluster.nats.as_ref()).await?
             } else {
@@ -235,12 +240,12 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             let service = of_a_person(config, None);
             sshjobs_cli::audit(service.library(), cluster.as_ref(), args).await?
         }
-        Verb::Cluster(args) => {
+        CliVerb::Cluster(args) => {
             let ClusterVerb::Status(args) = args.verb;
             let cluster = require(cluster(&config, args.cluster.nats.as_ref()).await?)?;
             sshjobs_cli::cluster_status(&cluster.status().await?, &args)
         }
-        Verb::Store(args) => {
+        CliVerb::Store(args) => {
             let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
             match args.verb {
                 StoreVerb::Check(args) => sshjobs_cli::store_check(&state_dir, &args)?,
@@ -254,7 +259,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
                 }
             }
         }
-        Verb::Trust(args) => {
+        CliVerb::Trust(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::trust(for_a_person(config).library(), args).await
         }

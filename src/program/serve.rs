@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::{cluster_when_there, tokens};
 use super::service::{send_notifications, while_notifying};
-use sshjobs_cli::{Exit, ServeArgs};
+use sshjobs_cli::{ProgramExit, ServeArgs};
 use sshjobs_core::jobs::{Access, Caller, Cluster, Config, Jobs, Prompter, Rights, Role, chain};
 use sshjobs_wire::tokens::Tokens;
 use sshjobs_wire::{Code, Error, Service};
 
 /// Serves one MCP client on stdin and stdout, until it closes stdin.
-pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
+pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> ProgramExit {
     if io::stdin().is_terminal() {
         sshjobs_cli::note(
             "this is the MCP server, which speaks JSON-RPC on stdin and stdout. Start it from an MCP client; \
@@ -24,7 +24,7 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
         let hint =
             "add --http ADDRESS:PORT; a server on stdin and stdout has the jobs of this machine";
         sshjobs_cli::report(&Error::invalid("a replica of a cluster serves HTTP", hint));
-        return Exit::USAGE;
+        return ProgramExit::USAGE;
     }
     let elicitor = Arc::new(sshjobs_mcp::Elicitor::new());
     let service = Service::asking(
@@ -35,7 +35,7 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
     send_notifications(&service);
     if let Err(error) = require_policy(&service).await {
         sshjobs_cli::report(&error);
-        return Exit::USAGE;
+        return ProgramExit::USAGE;
     }
     let most = if args.read_only {
         Role::Read
@@ -47,14 +47,14 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
     let service = service.offering_local_files();
     let jobs = service.library().clone();
     match while_notifying(&jobs, sshjobs_mcp::serve_stdio(service, elicitor)).await {
-        Ok(()) => Exit::SUCCESS,
+        Ok(()) => ProgramExit::SUCCESS,
         Err(error) => {
             sshjobs_cli::report(&Error::new(
                 Code::Io,
                 error.to_string(),
                 "start it from an MCP client",
             ));
-            Exit::CONNECTION
+            ProgramExit::CONNECTION
         }
     }
 }
@@ -63,7 +63,7 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> Exit {
 async fn prepared(
     config: &Config,
     args: ServeArgs,
-) -> Result<(Option<Cluster>, sshjobs_http::Options), Error> {
+) -> Result<(Option<Cluster>, sshjobs_http::ServerOptions), Error> {
     let cluster = cluster_when_there(config, args.cluster.nats.as_ref()).await?;
     let tokens = if args.no_auth {
         None
@@ -75,7 +75,7 @@ async fn prepared(
     } else {
         sshjobs_http::Oidc::new(&config.oidc)
     };
-    let options = sshjobs_http::Options {
+    let options = sshjobs_http::ServerOptions {
         oidc,
         ..options(args, tokens)?
     };
@@ -83,7 +83,7 @@ async fn prepared(
 }
 
 /// Serves all callers over HTTP, until a signal stops it.
-pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
+pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> ProgramExit {
     if config.notify.page_url.is_none() {
         config.notify.page_url.clone_from(&args.public_url);
     }
@@ -91,7 +91,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         Ok(prepared) => prepared,
         Err(error) => {
             sshjobs_cli::report(&error);
-            return Exit::USAGE;
+            return ProgramExit::USAGE;
         }
     };
     let most = options.most;
@@ -102,7 +102,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         let elicitors = sshjobs_mcp::Elicitors::default();
         let prompters = sshjobs_http::ClusterPrompters::new(elicitors.prompters());
         options.prompters = Some(prompters.clone());
-        let server = sshjobs_http::Server::bind(options)
+        let server = sshjobs_http::HttpServer::bind(options)
             .await
             .map_err(|error| cannot_serve(&error))?;
         let service = match cluster {
@@ -151,10 +151,10 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> Exit {
         while_notifying(&jobs, serving).await.map_err(|error| cannot_serve(&error))
     };
     match served.await {
-        Ok(()) => Exit::SUCCESS,
+        Ok(()) => ProgramExit::SUCCESS,
         Err(error) => {
             sshjobs_cli::report(&error);
-            Exit::of_error(&error)
+            ProgramExit::of_error(&error)
         }
     }
 }
@@ -188,7 +188,7 @@ async fn require_policy(service: &Service) -> Result<bool, Error> {
 }
 
 /// The options of the HTTP server. Refuses to be open to a network without tokens.
-fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<sshjobs_http::Options, Error> {
+fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<sshjobs_http::ServerOptions, Error> {
     let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
     if args.no_auth && is_exposed {
         let hint =
@@ -209,7 +209,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<sshjobs_http::Opti
     } else {
         Role::Admin
     };
-    Ok(sshjobs_http::Options {
+    Ok(sshjobs_http::ServerOptions {
         address: args.http,
         socket: args.socket,
         prompters: None,

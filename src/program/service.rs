@@ -10,11 +10,11 @@ use sshjobs_base::bounded_file::read_text;
 use sshjobs_cli::SshArgs;
 use sshjobs_core::jobs::{Access, Askpass, Caller, Config, Jobs, Prompter, Rights, Role};
 use sshjobs_http::webhook::Webhooks;
-use sshjobs_wire::remote::{Api, Client};
+use sshjobs_wire::remote::{Api, ServerClient};
 use sshjobs_wire::{Error, Service};
 
 /// The API of the server, or of this process.
-pub(super) fn api(server: Option<Arc<Client>>, config: Config) -> Api {
+pub(super) fn api(server: Option<Arc<ServerClient>>, config: Config) -> Api {
     match server {
         Some(client) => Api::There(client),
         None => Api::Here(for_a_person(config)),
@@ -26,7 +26,7 @@ pub(super) fn api(server: Option<Arc<Client>>, config: Config) -> Api {
 /// # Errors
 /// If there are such options and a server.
 pub(super) fn api_with_ssh(
-    server: Option<Arc<Client>>,
+    server: Option<Arc<ServerClient>>,
     config: Config,
     ssh: &SshArgs,
 ) -> Result<Api, Error> {
@@ -40,7 +40,7 @@ pub(super) fn api_with_ssh(
 }
 
 /// An API without prompts, for verbs that own the screen or wait too briefly for a person.
-pub(super) fn on_a_screen(server: Option<Arc<Client>>, config: Config) -> Api {
+pub(super) fn on_a_screen(server: Option<Arc<ServerClient>>, config: Config) -> Api {
     match server {
         Some(client) => Api::There(client),
         None => Api::Here(of_a_person(config, None)),

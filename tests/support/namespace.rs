@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -7,10 +8,24 @@ use super::{Sshd, eventually};
 /// root. Dropping it ends all of its processes.
 pub struct Namespace(Child);
 
+/// Attempts to find a port.
+const MOST_ATTEMPTS: usize = 5;
+
 impl Namespace {
     /// Runs a script of sh that prepares the host and ends with `exec /usr/sbin/sshd -D -e -p "$1"
     /// -f "$2"`. Other arguments follow. The ssh_config of `sshd` then leads to this server.
     pub async fn start(sshd: &Sshd, script: &str, arguments: &[&Path]) -> Self {
+        // Another program may take the port before the server does.
+        for _ in 0..MOST_ATTEMPTS {
+            if let Some(namespace) = Self::try_to_start(sshd, script, arguments).await {
+                return namespace;
+            }
+        }
+        panic!("no port was free in {MOST_ATTEMPTS} attempts, or the host can't be prepared");
+    }
+
+    /// `None` if the server has ended at once.
+    async fn try_to_start(sshd: &Sshd, script: &str, arguments: &[&Path]) -> Option<Self> {
         let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
@@ -34,13 +49,18 @@ impl Namespace {
             .stderr(std::fs::File::create(&log).unwrap())
             .spawn()
             .expect("unshare (util-linux) can be started");
-        let namespace = Self(child);
-        eventually("the host is up", async || {
-            std::fs::read_to_string(&log)
-                .unwrap_or_default()
-                .contains(&format!("port {port}."))
+        let child = RefCell::new(Self(child));
+        let listens = format!("port {port}.");
+        let is_up = || std::fs::read_to_string(&log).unwrap_or_default().contains(&listens);
+        let has_ended = || child.borrow_mut().0.try_wait().unwrap().is_some();
+        eventually("the host is up, or its server has ended", async || {
+            is_up() || has_ended()
         })
         .await;
+        if has_ended() {
+            return None;
+        }
+        let namespace = child.into_inner();
 
         let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
         let own = format!("Port {}", sshd.port());
@@ -51,7 +71,7 @@ impl Namespace {
         .unwrap();
         let known = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
         sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {known}"));
-        namespace
+        Some(namespace)
     }
 }
 

@@ -12,20 +12,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// A poisoned mutex is used all the same: its contents are consistent after every statement, so a
 /// task that panicked under the lock has left nothing half done.
-pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> Guard<'_, T> {
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> LockGuard<'_, T> {
     // Checked before the wait, so that a wrong order panics instead of blocking.
     let held = Held::new(std::any::type_name::<T>());
     let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
-    Guard { guard, _held: held }
+    LockGuard { guard, _held: held }
 }
 
 /// A locked mutex.
-pub struct Guard<'a, T: ?Sized> {
+pub struct LockGuard<'a, T: ?Sized> {
     guard: MutexGuard<'a, T>,
     _held: Held,
 }
 
-impl<T: ?Sized> Deref for Guard<'_, T> {
+impl<T: ?Sized> Deref for LockGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -33,7 +33,7 @@ impl<T: ?Sized> Deref for Guard<'_, T> {
     }
 }
 
-impl<T: ?Sized> DerefMut for Guard<'_, T> {
+impl<T: ?Sized> DerefMut for LockGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }

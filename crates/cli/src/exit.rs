@@ -12,9 +12,9 @@ use sshjobs_wire::{Code, Error, JobEntry, JobState};
 /// How the program ends.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exit(u8);
+pub struct ProgramExit(u8);
 
-impl Exit {
+impl ProgramExit {
     /// All went well.
     pub const SUCCESS: Self = Self(0);
     /// A person declined, nothing was found, or a file was not copied.
@@ -96,23 +96,23 @@ impl Exit {
     }
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<ProgramExit> for ExitCode {
+    fn from(exit: ProgramExit) -> Self {
         Self::from(exit.0)
     }
 }
 
 /// The exit code for the end of a job. `CONNECTION` if the job still runs.
-pub(super) fn exit_of(entry: &JobEntry) -> Exit {
+pub(super) fn exit_of(entry: &JobEntry) -> ProgramExit {
     match (
         entry.standing.state,
         entry.standing.exit_status,
         &entry.standing.exit_signal,
     ) {
-        (JobState::TimedOut, ..) => Exit::TIMED_OUT,
-        (JobState::Exited, Some(status), _) => Exit::of_status(status),
-        (JobState::Signaled, _, Some(signal)) => Exit::of_signal(signal),
-        _ => Exit::CONNECTION,
+        (JobState::TimedOut, ..) => ProgramExit::TIMED_OUT,
+        (JobState::Exited, Some(status), _) => ProgramExit::of_status(status),
+        (JobState::Signaled, _, Some(signal)) => ProgramExit::of_signal(signal),
+        _ => ProgramExit::CONNECTION,
     }
 }
 
@@ -178,12 +178,12 @@ pub(super) fn tell(line: &str) {
 }
 
 /// Writes a result to stdout. A closed pipe ends the program quietly.
-pub(super) fn print(text: &str) -> Exit {
+pub(super) fn print(text: &str) -> ProgramExit {
     write_out(format!("{text}\n").as_bytes())
 }
 
 /// Writes bytes to stdout unchanged.
-pub(super) fn write_out(bytes: &[u8]) -> Exit {
+pub(super) fn write_out(bytes: &[u8]) -> ProgramExit {
     // Flushed here, because Rust ignores an error of the flush at the program's end.
     let write = || io::stdout().write_all(bytes).and_then(|()| io::stdout().flush());
     let written = if io::stdout().is_terminal() {
@@ -192,11 +192,11 @@ pub(super) fn write_out(bytes: &[u8]) -> Exit {
         write()
     };
     match written {
-        Ok(()) => Exit::SUCCESS,
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BROKEN_PIPE,
+        Ok(()) => ProgramExit::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ProgramExit::BROKEN_PIPE,
         Err(error) => {
             report(&output_error(&error));
-            Exit::OUTPUT
+            ProgramExit::OUTPUT
         }
     }
 }

@@ -17,19 +17,19 @@ mod version;
 pub use args::{
     AddHostArgs, ApprovalsArgs, ApproveArgs, AttachArgs, AuditArgs, AuditCheckpointsArgs,
     AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, BecomeArgs, Cli,
-    ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell, CompletionsArgs,
-    ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs, FleetArgs,
-    ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs,
-    InspectArgs, JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs,
-    McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
-    PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs, RoleChoice,
-    RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs, SignalTarget,
-    Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreBackupArgs, StoreCheckArgs, StoreCopyArgs,
-    StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs, TokenArgs,
-    TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs,
-    parse,
+    CliVerb, ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell,
+    CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs,
+    FleetArgs, ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb,
+    InitArgs, InspectArgs, JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs,
+    McpArgs, McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs,
+    PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs,
+    RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
+    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreBackupArgs, StoreCheckArgs,
+    StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice, TailArgs,
+    TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice, WaitArgs,
+    WhenColours, WriteArgs, parse,
 };
-pub use exit::{Exit, be_quiet, note, report};
+pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
 pub use top::top;
 pub use verbs::{

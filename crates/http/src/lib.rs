@@ -1,6 +1,6 @@
 //! The face for teams, and the only home of axum.
 //!
-//! [`Server`] listens on an address or a unix socket. Every request passes one guard (`guard.rs`):
+//! [`HttpServer`] listens on an address or a unix socket. Every request passes one guard (`guard.rs`):
 //! Host and Origin are checked, a token identifies the caller, and the caller's
 //! [`Service`](sshjobs_wire::Service) is attached. The guard protects the JSON API (`/v1/`), job
 //! output as server-sent events, as raw bytes and as a session, and everything else that is
@@ -31,9 +31,9 @@ pub mod webhook;
 
 pub use addresses::Addresses;
 pub use mount::Mount;
-pub use options::{Options, TlsFiles};
+pub use options::{ServerOptions, TlsFiles};
 pub use peers::ClusterPrompters;
-pub use server::{Server, ServerError};
+pub use server::{HttpServer, ServerError};
 pub use tls::{Certificate, TlsError};
 
 pub use crate::oidc::Oidc;

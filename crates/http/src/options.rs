@@ -9,7 +9,7 @@ use sshjobs_wire::tokens::Tokens;
 
 /// Where a server listens, and which clients it accepts. By default it does not listen. Once an
 /// address is set, every client has read access as the user who started it.
-pub struct Options {
+pub struct ServerOptions {
     /// Address to listen on.
     pub address: Option<SocketAddr>,
     /// Path of a unix socket to listen on. Only its owner may connect.
@@ -40,7 +40,7 @@ pub struct Options {
     pub oidc: Option<Oidc>,
 }
 
-impl Default for Options {
+impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             address: None,

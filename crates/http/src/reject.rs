@@ -2,10 +2,10 @@
 
 use axum::http::StatusCode;
 
-use super::status::Failure;
+use super::status::HttpFailure;
 use crate::oidc::TokenRefused;
 use sshjobs_core::jobs::{Refusal, Role, SharedValueError};
-use sshjobs_wire::tokens::Refused;
+use sshjobs_wire::tokens::TokenRefusal;
 use sshjobs_wire::{Code, Error, Service};
 
 pub(super) fn wrong_host() -> Error {
@@ -56,8 +56,8 @@ pub(super) fn logins_unusable(error: SharedValueError) -> Error {
     Error::new(Code::Io, message, hint).retryable()
 }
 
-pub(super) fn refused(why: Refused) -> Error {
-    if let Refused::Unreadable(error) = why {
+pub(super) fn refused(why: TokenRefusal) -> Error {
+    if let TokenRefusal::Unreadable(error) = why {
         return tokens_unreadable(&error);
     }
     let hint = "ask the operator for a new one; `sshjobs token list` shows which there are";
@@ -112,15 +112,15 @@ pub(super) fn tokens_unreadable(error: &dyn std::fmt::Display) -> Error {
     )
 }
 
-pub(super) fn body_too_large(most: usize) -> Failure {
+pub(super) fn body_too_large(most: usize) -> HttpFailure {
     let message = format!("the body has more than {most} bytes");
-    Failure::with(
+    HttpFailure::with(
         StatusCode::PAYLOAD_TOO_LARGE,
         Error::invalid(message, "send less at a time"),
     )
 }
 
-pub(super) fn too_many_bytes_of_caller() -> Failure {
+pub(super) fn too_many_bytes_of_caller() -> HttpFailure {
     let message = "the bodies of your calls in progress have too many bytes";
     Error::new(
         Code::RateLimited,
@@ -131,13 +131,13 @@ pub(super) fn too_many_bytes_of_caller() -> Failure {
     .into()
 }
 
-pub(super) fn too_many_bytes_of_all() -> Failure {
+pub(super) fn too_many_bytes_of_all() -> HttpFailure {
     let message = "the request bodies of all callers exceed the server's limit";
     let error = Error::new(Code::RateLimited, message, "send it again in a moment").retryable();
-    Failure::with(StatusCode::SERVICE_UNAVAILABLE, error)
+    HttpFailure::with(StatusCode::SERVICE_UNAVAILABLE, error)
 }
 
-pub(super) fn body_broken() -> Failure {
+pub(super) fn body_broken() -> HttpFailure {
     Error::invalid("the body broke off", "send it again, whole").into()
 }
 
@@ -152,17 +152,17 @@ pub(super) fn role(service: &Service, needed: Role) -> Refusal {
     }
 }
 
-pub(super) fn body_too_slow() -> Failure {
+pub(super) fn body_too_slow() -> HttpFailure {
     let error = Error::new(
         Code::Timeout,
         "the body took too long to arrive",
         "send it again",
     )
     .retryable();
-    Failure::with(StatusCode::REQUEST_TIMEOUT, error)
+    HttpFailure::with(StatusCode::REQUEST_TIMEOUT, error)
 }
 
-pub(super) fn panicked() -> Failure {
+pub(super) fn panicked() -> HttpFailure {
     Error::new(
         Code::Io,
         "the call failed inside the server",
@@ -171,10 +171,10 @@ pub(super) fn panicked() -> Failure {
     .into()
 }
 
-pub(super) fn not_json() -> Failure {
+pub(super) fn not_json() -> HttpFailure {
     let hint = "send the header `Content-Type: application/json`, and a JSON object";
     let error = Error::invalid("the body is not declared as JSON", hint);
-    Failure::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error)
+    HttpFailure::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error)
 }
 
 /// A path or query that can't be parsed.
@@ -182,7 +182,7 @@ pub(super) fn bad_address(message: &str) -> Error {
     Error::invalid(message, "v1/openapi.json describes paths and parameters")
 }
 
-pub(super) fn nothing_here() -> Failure {
+pub(super) fn nothing_here() -> HttpFailure {
     Error::new(
         Code::NotFound,
         "there is nothing here",
@@ -191,12 +191,12 @@ pub(super) fn nothing_here() -> Failure {
     .into()
 }
 
-pub(super) fn wrong_method() -> Failure {
+pub(super) fn wrong_method() -> HttpFailure {
     let hint = "verbs are called with POST, streams with GET; v1/openapi.json describes them";
     let error = Error::new(
         Code::NotFound,
         "there is nothing here for this method",
         hint,
     );
-    Failure::with(StatusCode::METHOD_NOT_ALLOWED, error)
+    HttpFailure::with(StatusCode::METHOD_NOT_ALLOWED, error)
 }

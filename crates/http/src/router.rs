@@ -17,7 +17,7 @@ use crate::api::{
     approvals, attach, audit, calls, events, export, files, notifications, openapi, raw, screen,
     updates,
 };
-use crate::guard::{Guard, METADATA, check_names, guard, metrics};
+use crate::guard::{METADATA, RequestGuard, check_names, guard, metrics};
 use crate::peers::{
     ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
 };
@@ -25,8 +25,13 @@ use sshjobs_core::jobs::{Jobs, Peers};
 use sshjobs_wire::Service;
 
 /// All routes of the address and the socket.
-pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix: &str) -> Router {
-    let Ends { closing, sessions } = ends;
+pub(super) fn router(
+    guarded: Arc<RequestGuard>,
+    mounts: Vec<Mount>,
+    ends: ConnectionEnds,
+    prefix: &str,
+) -> Router {
+    let ConnectionEnds { closing, sessions } = ends;
     let readiness = Readiness {
         closing,
         jobs: guarded.service.library().clone(),
@@ -92,7 +97,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
 }
 
 /// The live page. Its files need no caller, and its login checks the token itself.
-fn page_routes(guarded: Arc<Guard>) -> Router {
+fn page_routes(guarded: Arc<RequestGuard>) -> Router {
     let login = get(page::logged_in_caller).post(page::log_in).delete(page::log_out);
     Router::new()
         .route("/", get(page::index))
@@ -106,14 +111,16 @@ fn page_routes(guarded: Arc<Guard>) -> Router {
 }
 
 /// Metadata of the server as a resource of OAuth, at both well-known paths of RFC 9728.
-fn metadata_routes(guarded: Arc<Guard>) -> Router {
-    let answer = get(async |State(guard): State<Arc<Guard>>, request: Request| {
-        let (parts, _) = request.into_parts();
-        match guard.oauth_metadata(&parts) {
-            Some(metadata) => metadata.into_response(),
-            None => reject::nothing_here().into_response(),
-        }
-    });
+fn metadata_routes(guarded: Arc<RequestGuard>) -> Router {
+    let answer = get(
+        async |State(guard): State<Arc<RequestGuard>>, request: Request| {
+            let (parts, _) = request.into_parts();
+            match guard.oauth_metadata(&parts) {
+                Some(metadata) => metadata.into_response(),
+                None => reject::nothing_here().into_response(),
+            }
+        },
+    );
     Router::new()
         .route(METADATA, answer.clone())
         .route(&format!("{METADATA}/{{*resource}}"), answer)
@@ -176,7 +183,7 @@ fn mounted(app: Router, mount: Mount) -> Router {
 }
 
 /// Signals for the shutdown of the server.
-pub(super) struct Ends {
+pub(super) struct ConnectionEnds {
     /// Cancelled when the server accepts no more requests.
     pub(super) closing: CancellationToken,
     pub(super) sessions: TaskTracker,

@@ -13,21 +13,24 @@ use tokio_util::task::TaskTracker;
 
 use super::addresses::Addresses;
 use super::mount::Mount;
-use super::options::Options;
-use super::router::{Ends, InCluster, peer_routes, router};
+use super::options::ServerOptions;
+use super::router::{ConnectionEnds, InCluster, peer_routes, router};
 use super::tls::{Certificate, TlsError};
-use crate::connections::{Acceptor, Listener, Places, Room};
-use crate::guard::{Base, Bodies, Failures, Guard, InFlight, Logins, Metrics, Names, metrics};
+use crate::connections::{Acceptor, ConnectionRoom, Places, ServerListener};
+use crate::guard::{
+    AllowedNames, BaseUrl, Bodies, InFlight, LoginFailures, Metrics, PageLogins, RequestGuard,
+    metrics,
+};
 use crate::peers::{ClusterPrompters, HttpPassOn, answer_peers};
 use sshjobs_wire::Service;
 
 /// A server that listens and does not answer yet.
-pub struct Server {
+pub struct HttpServer {
     addresses: Addresses,
-    listeners: Vec<Listener>,
-    metrics: Option<Listener>,
+    listeners: Vec<ServerListener>,
+    metrics: Option<ServerListener>,
     certificate: Option<Arc<Certificate>>,
-    options: Options,
+    options: ServerOptions,
 }
 
 /// Why a server can't run.
@@ -57,12 +60,12 @@ fn listen_failed(place: String, source: io::Error) -> ServerError {
     ServerError::Listen { place, source }
 }
 
-impl Server {
+impl HttpServer {
     /// Starts to listen.
     ///
     /// # Errors
     /// [`ServerError`]. Nothing listens then.
-    pub async fn bind(options: Options) -> Result<Self, ServerError> {
+    pub async fn bind(options: ServerOptions) -> Result<Self, ServerError> {
         let certificate = match options.tls.clone() {
             Some(files) => Some(Certificate::load(files).await?),
             None => None,
@@ -70,7 +73,7 @@ impl Server {
         let mut listeners = Vec::new();
         let mut url = None;
         if let Some(address) = options.address {
-            let listener = Listener::tcp(address)
+            let listener = ServerListener::tcp(address)
                 .await
                 .map_err(|source| listen_failed(address.to_string(), source))?;
             let scheme = if certificate.is_some() {
@@ -85,13 +88,13 @@ impl Server {
         }
         if let Some(path) = &options.socket {
             listeners.push(
-                Listener::unix(path)
+                ServerListener::unix(path)
                     .map_err(|source| listen_failed(path.display().to_string(), source))?,
             );
         }
         let metrics = match options.metrics {
             Some(address) => Some(
-                Listener::tcp(address)
+                ServerListener::tcp(address)
                     .await
                     .map_err(|source| listen_failed(address.to_string(), source))?,
             ),
@@ -100,7 +103,7 @@ impl Server {
         let addresses = Addresses {
             url,
             socket: options.socket.clone(),
-            metrics: metrics.as_ref().and_then(Listener::address),
+            metrics: metrics.as_ref().and_then(ServerListener::address),
         };
         Ok(Self {
             addresses,
@@ -150,7 +153,7 @@ impl Server {
         let stopping = CancellationToken::new();
         let connections = TaskTracker::new();
         let mut rooms = Vec::new();
-        let ends = Ends {
+        let ends = ConnectionEnds {
             closing: guard.closing.clone(),
             sessions: sessions.clone(),
         };
@@ -167,15 +170,15 @@ impl Server {
         let tls = tls.map(TlsAcceptor::from);
         let app = router(Arc::clone(&guard), mounts, ends, &prefix);
         for listener in listeners {
-            let room = Room::new(listener.places());
+            let room = ConnectionRoom::new(listener.places());
             rooms.push(room.clone());
             tasks.spawn(acceptor(app.clone(), tls.clone(), room).run(listener));
         }
         if let Some(listener) = metrics {
             // A room of its own, so that clients that fill the others can't stop monitoring.
-            let room = Room::new(Places::metrics());
+            let room = ConnectionRoom::new(Places::metrics());
             rooms.push(room.clone());
-            let shown = metrics::Shown {
+            let shown = metrics::ShownMetrics {
                 metrics: Arc::clone(&guard.metrics),
                 service: service.clone(),
                 in_flight: Arc::clone(&guard.in_flight),
@@ -257,21 +260,21 @@ fn in_cluster(
     passing_on
 }
 
-fn guard(service: Service, options: Options, tls: bool) -> Guard {
+fn guard(service: Service, options: ServerOptions, tls: bool) -> RequestGuard {
     let own = options.address.map(|address| address.ip().to_string());
-    Guard {
-        names: Names::new(own, &options.names, &options.origins)
+    RequestGuard {
+        names: AllowedNames::new(own, &options.names, &options.origins)
             .reached_at(options.public_url.as_deref()),
-        base: Base {
+        base: BaseUrl {
             tls,
             prefix: options.prefix,
             public: options.public_url,
         },
         tokens: options.tokens.map(Arc::new),
-        logins: Logins::new(service.library().shared_value("logins")),
+        logins: PageLogins::new(service.library().shared_value("logins")),
         oidc: options.oidc,
         most: options.most,
-        failures: Failures::new(),
+        failures: LoginFailures::new(),
         in_flight: Arc::new(InFlight::new()),
         bodies: Bodies::new(),
         drains: TaskTracker::new(),

@@ -7,12 +7,12 @@ use axum::response::{IntoResponse, Response};
 use sshjobs_wire::{Code, Error};
 
 /// An error as the body of a response.
-pub(super) struct Failure {
+pub(super) struct HttpFailure {
     status: StatusCode,
     error: Error,
 }
 
-impl From<Error> for Failure {
+impl From<Error> for HttpFailure {
     fn from(error: Error) -> Self {
         Self {
             status: status_of(error.code),
@@ -21,14 +21,14 @@ impl From<Error> for Failure {
     }
 }
 
-impl Failure {
+impl HttpFailure {
     /// With a status that is more specific than the code's.
     pub(super) fn with(status: StatusCode, error: Error) -> Self {
         Self { status, error }
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for HttpFailure {
     fn into_response(self) -> Response {
         let Self { status, error } = self;
         let mut response = (status, Json(error)).into_response();

@@ -4,8 +4,10 @@ use std::{fmt, io};
 
 use bytes::Bytes;
 
-use super::span::{LineRange, Span};
-use sshjobs_output::{LineNo, Measure, Origin, Ring, Selection, Source, Stream, Timestamp};
+use super::span::{LineRange, OutputSpan};
+use sshjobs_output::{
+    LineNo, Measure, OutputSource, Ring, RingOrigin, Selection, Stream, Timestamp,
+};
 
 /// The stored part of a job's output. Readers get evicted lines from it.
 pub trait Archive: Send + Sync + fmt::Debug {
@@ -14,7 +16,7 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// `None` if nothing of the span is stored.
     ///
     /// Blocking: it reads files.
-    fn window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
+    fn window(&self, span: OutputSpan, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
 
     /// Skips stored pieces without a match, at most to the end of the range. `has_no_match` gets
     /// the text of each piece that is stored exactly as it is shown (printable ASCII, no overlong
@@ -32,7 +34,7 @@ pub trait Archive: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If the store can't be read.
-    fn recording(&self, from: Option<RecordingPlace>) -> io::Result<Recording>;
+    fn recording(&self, from: Option<RecordingPlace>) -> io::Result<StoredPieces>;
 
     /// The stored range of the output.
     fn coverage(&self) -> Coverage;
@@ -44,12 +46,12 @@ pub trait Archive: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// If the store can't be read.
-    fn read_deleted(&self) -> io::Result<Origin>;
+    fn read_deleted(&self) -> io::Result<RingOrigin>;
 }
 
 /// A part of stored output, as it arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recording {
+pub struct StoredPieces {
     /// The pieces, in order.
     pub pieces: Vec<RecordedPiece>,
     /// Where the next part begins. `None` if no more is stored yet.
@@ -62,7 +64,7 @@ pub struct RecordedPiece {
     /// Their time.
     pub at: Timestamp,
     /// Their stream, and in a fleet their member.
-    pub source: Source,
+    pub source: OutputSource,
     /// The bytes.
     pub bytes: Bytes,
     /// Number of bytes of their stream before them, including those that are not kept.
@@ -99,7 +101,7 @@ pub struct Skimmed {
 pub struct Coverage {
     /// Its start: the last line before it, and for each stream the position after the evicted or
     /// deleted output.
-    pub begin: Origin,
+    pub begin: RingOrigin,
     /// The last line stored.
     pub last: LineNo,
     /// Gaps in the range: the last line before each gap, and the last line in it.
@@ -179,10 +181,10 @@ mod tests {
             ..Position::default()
         };
         Coverage {
-            begin: Origin {
+            begin: RingOrigin {
                 newest: LineNo::new(before),
                 stdout,
-                ..Origin::default()
+                ..RingOrigin::default()
             },
             last: LineNo::new(last),
             ..Coverage::default()

@@ -19,7 +19,7 @@ use super::signal::Kill;
 use super::spec::{JobSpec, Pace, Terminal};
 use super::storage::Storage;
 use crate::fleet::Fleet;
-use crate::log::{Change, Log, LogEvent, Scrubbed, Scrubbing, Status};
+use crate::log::{Log, LogChange, LogEvent, Scrubbed, Scrubbing, Status};
 use crate::shell::ProcessGroup;
 use sshjobs_base::lock::Held;
 use sshjobs_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -110,7 +110,7 @@ impl Job {
     pub fn with_id(id: JobId, caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
         let log = Log::new(limits);
         Self::begun(
-            Identity {
+            JobIdentity {
                 id,
                 mark: Nonce::new(),
                 caller,
@@ -121,8 +121,8 @@ impl Job {
     }
 
     /// A job that was started earlier.
-    pub fn begun(identity: Identity, spec: JobSpec, log: Log) -> Self {
-        let Identity { id, mark, caller } = identity;
+    pub fn begun(identity: JobIdentity, spec: JobSpec, log: Log) -> Self {
+        let JobIdentity { id, mark, caller } = identity;
         let pacing = (spec.pace == Pace::OfFollower).then(Pacing::default);
         let mut log = log;
         log.set_terminal(spec.terminal.is_some());
@@ -488,7 +488,7 @@ impl Job {
     /// Changes that are to be stored are shown once they are.
     ///
     /// Only the task that records the job calls this and [`end`](Self::end).
-    pub fn record(&self, changes: Vec<Change>, now: Instant) {
+    pub fn record(&self, changes: Vec<LogChange>, now: Instant) {
         let mut guard = lock(&self.scrubbing);
         let Some(scrubbing) = &mut *guard else {
             drop(guard);
@@ -523,14 +523,14 @@ impl Job {
         }
         let mut at_once = Vec::new();
         for change in changes {
-            if let (Some(pacing), Change::Append(_, bytes)) = (&self.pacing, &change) {
+            if let (Some(pacing), LogChange::Append(_, bytes)) = (&self.pacing, &change) {
                 pacing.note_arrived(bytes.len());
             }
             match (change, self.storage.get()) {
-                (Change::Append(source, bytes), Some(_)) => {
+                (LogChange::Append(source, bytes), Some(_)) => {
                     self.keep(LogEvent::Append(source, bytes), now);
                 }
-                (Change::FinishStreams, Some(_)) => self.keep(LogEvent::FinishStreams, now),
+                (LogChange::FinishStreams, Some(_)) => self.keep(LogEvent::FinishStreams, now),
                 // These are not stored, so they may overtake pending output. That is harmless:
                 // output also marks the job as running.
                 (change, _) => at_once.push(change),
@@ -602,7 +602,7 @@ impl fmt::Debug for Job {
 
 /// Values that distinguish a job from all others.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct JobIdentity {
     /// The job's id.
     pub id: JobId,
     /// Identifies its processes on the host.

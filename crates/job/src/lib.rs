@@ -37,7 +37,7 @@ pub use announced::{
     Announcements, BECOME_PASSWORD, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId,
     ProgramEnd, repeats_our_command,
 };
-pub use archive::{Archive, Coverage, RecordedPiece, Recording, RecordingPlace, Skimmed};
+pub use archive::{Archive, Coverage, RecordedPiece, RecordingPlace, Skimmed, StoredPieces};
 pub use becomes::{BadBecome, Become, BecomeMethod};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
@@ -47,11 +47,11 @@ pub use end_cause::{
 };
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,
-    MemberProgress, MemberResult, Printed, RangeError, Rollout, StopAfter, fold, holds_address,
-    prefixed, split_old_line, unfold, words,
+    MemberProgress, MemberResult, PrintedSummary, RangeError, Rollout, StopAfter, fold,
+    holds_address, prefixed, split_old_line, unfold, words,
 };
 pub use id::{JobId, Nonce};
-pub use job::{Identity, Job, Reached};
+pub use job::{Job, JobIdentity, Reached};
 pub use key_presses::key_bytes;
 pub use log::{
     Backlog, Batch, Controls, EndOfJob, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore,
@@ -65,23 +65,23 @@ pub use shell::{
     kill_script, post_mortem_script, shell_probes,
 };
 
-pub use log::{Change, End, Recorded, Recorder};
+pub use log::{End, LogChange, Recorded, Recorder};
 pub use processes::{
     Awaited, AwaitedFile, LONGEST_COMMAND, Process, Processes, Termios, Transferred,
 };
 pub use reading::LONGEST_PATIENCE;
 pub use reading::{
-    Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, SilenceFrom, Tail, Wait,
-    shown_end,
+    JobBytes, PARTIAL_SHOWN, Positions, ReturnedBecause, SearchResult, SilenceFrom, StreamPiece,
+    Tail, Wait, shown_end,
 };
-pub use screen::{Drawn, JobScreen};
+pub use screen::{DrawnUpTo, JobScreen};
 pub use secret_uses::{SecretFingerprint, SecretUses};
 pub use shell::{LoginShell, from_home, quote, whole_script};
 pub use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};
-pub use span::{LineRange, Span, SpanStart};
+pub use span::{LineRange, OutputSpan, SpanStart};
 pub use spec::{
-    Draft, JobSpec, Pace, SpecError, StdinPlan, TemplateCall, Terminal, check_key, check_word,
+    Draft, JobSpec, Pace, SpecError, Stdin, TemplateCall, Terminal, check_key, check_word,
 };
 pub use storage::Storage;
 pub use turn::{Turn, is_queue_name};

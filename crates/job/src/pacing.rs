@@ -8,14 +8,14 @@ use tokio::sync::watch;
 /// Otherwise a slow disk would let the far end run far ahead of a follower that can't see those
 /// bytes.
 #[derive(Debug, Default)]
-pub(super) struct Pacing(watch::Sender<Progress>);
+pub(super) struct Pacing(watch::Sender<PacingProgress>);
 
 /// Progress of the far end and of the follower.
 ///
 /// Both are in one `watch`: a closure that reads one `watch` under the lock of another could
 /// deadlock with one that does the opposite.
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct PacingProgress {
     arrived_bytes: u64,
     /// `u64::MAX` once the follower has left.
     taken_bytes: u64,
@@ -24,7 +24,7 @@ struct Progress {
 /// Maximum bytes that the far end may be ahead.
 const AHEAD: u64 = 1 << 20;
 
-impl Progress {
+impl PacingProgress {
     fn is_ahead(&self) -> bool {
         self.arrived_bytes >= self.taken_bytes.saturating_add(AHEAD)
     }
@@ -59,7 +59,12 @@ impl Pacing {
     /// Waits until the far end is so far ahead that it must send no more. Cancel safe.
     pub(super) async fn wait_until_ahead(&self) {
         let mut progress = self.0.subscribe();
-        drop(progress.wait_for(Progress::is_ahead).await.expect("self holds the sender"));
+        drop(
+            progress
+                .wait_for(PacingProgress::is_ahead)
+                .await
+                .expect("self holds the sender"),
+        );
     }
 
     /// Waits until the follower has caught up enough that more can be received. Cancel safe.

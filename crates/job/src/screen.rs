@@ -90,8 +90,8 @@ impl JobScreen {
     }
 
     /// What is drawn.
-    pub fn drawn(&self) -> Drawn {
-        Drawn {
+    pub fn drawn(&self) -> DrawnUpTo {
+        DrawnUpTo {
             position: self.position,
             resizes: self.screen.resizes(),
         }
@@ -154,7 +154,7 @@ impl JobScreen {
 
 /// How far a screen is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Drawn {
+pub struct DrawnUpTo {
     /// Bytes of stdout.
     pub position: u64,
     /// Number of the last resize.
@@ -164,7 +164,7 @@ pub struct Drawn {
 impl Job {
     /// Waits, at most for `timeout`, until there is more to draw: output, a resize, or the end of the
     /// job.
-    pub async fn wait_for_drawing(&self, timeout: Duration, drawn: Drawn) {
+    pub async fn wait_for_drawing(&self, timeout: Duration, drawn: DrawnUpTo) {
         self.wait_for(timeout, |log| {
             let total = log.ring().total_bytes(Stream::Stdout);
             // A resize that another process knows may lie after the output that has arrived here.
@@ -186,7 +186,7 @@ fn first_size(job: &Job) -> TerminalSize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Caller, Change, Draft};
+    use crate::{Caller, Draft, LogChange};
     use sshjobs_output::{RingLimits, Selection};
 
     const SMALL: TerminalSize = TerminalSize { cols: 40, rows: 10 };
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn print(job: &Job, text: &'static str) {
-        let change = Change::Append(Stream::Stdout.into(), text.into());
+        let change = LogChange::Append(Stream::Stdout.into(), text.into());
         job.record(vec![change], tokio::time::Instant::now());
     }
 

@@ -4,14 +4,14 @@ use sshjobs_output::{LineNo, Measure, Ring, Selection};
 
 /// The selected streams of a job's output, from a position on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct OutputSpan {
     /// Where it starts.
     pub start: SpanStart,
     /// The streams.
     pub selection: Selection,
 }
 
-/// The start of a [`Span`].
+/// The start of a [`OutputSpan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanStart {
     /// After a line.
@@ -29,7 +29,7 @@ pub struct LineRange {
     pub last: LineNo,
 }
 
-impl Span {
+impl OutputSpan {
     /// The selected streams after a line.
     pub fn after(line_no: LineNo, selection: Selection) -> Self {
         Self {

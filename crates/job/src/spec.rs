@@ -36,7 +36,7 @@ pub struct Draft {
     /// A label by which the caller finds the job; up to 200 characters.
     pub label: Option<String>,
     /// The command's stdin.
-    pub stdin: StdinPlan,
+    pub stdin: Stdin,
     /// Time limit after which the whole process tree is ended; a millisecond to a year.
     pub timeout: Option<Duration>,
     /// The terminal it runs on, if any.
@@ -78,7 +78,7 @@ pub struct JobSpec(Draft);
 
 /// The stdin of a job.
 #[derive(Clone, Debug)]
-pub enum StdinPlan {
+pub enum Stdin {
     /// Open, for later writes.
     Open,
     /// Closed from the start, so that a command that reads it can't hang.
@@ -195,7 +195,7 @@ impl Draft {
             env: BTreeMap::new(),
             secrets: SecretUses::default(),
             label: None,
-            stdin: StdinPlan::Open,
+            stdin: Stdin::Open,
             timeout: None,
             terminal: None,
             pace: Pace::Free,
@@ -224,8 +224,7 @@ impl Draft {
         if let Some(name) = both {
             return Err(SpecError::TwoValues(name.clone()));
         }
-        let has_text =
-            matches!(&self.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
+        let has_text = matches!(&self.stdin, Stdin::Text(text) if !text.expose_secret().is_empty());
         if has_text && self.secrets.stdin.is_some() {
             return Err(SpecError::TwoValues("stdin".to_owned()));
         }
@@ -237,8 +236,8 @@ impl TryFrom<Draft> for JobSpec {
     type Error = SpecError;
 
     fn try_from(mut draft: Draft) -> Result<Self, SpecError> {
-        if matches!(&draft.stdin, StdinPlan::Text(text) if text.expose_secret().is_empty()) {
-            draft.stdin = StdinPlan::Closed;
+        if matches!(&draft.stdin, Stdin::Text(text) if text.expose_secret().is_empty()) {
+            draft.stdin = Stdin::Closed;
         }
         if draft.command.trim().is_empty() {
             return Err(SpecError::NoCommand);
@@ -476,9 +475,9 @@ impl JobSpec {
         } = &self.0;
         let (kind, text) = match stdin {
             _ if secrets.stdin.is_some() => ("secret", ""),
-            StdinPlan::Open => ("open", ""),
-            StdinPlan::Closed => ("closed", ""),
-            StdinPlan::Text(text) => ("text", text.expose_secret()),
+            Stdin::Open => ("open", ""),
+            Stdin::Closed => ("closed", ""),
+            Stdin::Text(text) => ("text", text.expose_secret()),
         };
         // The hash is stored. A renamed field or variant of these types changes their Debug text,
         // and a stored idempotency key then no longer fits its request.
@@ -537,7 +536,7 @@ fn env_given_by_caller<'a>(
         .map(|(name, value)| (name.as_str(), value.expose_secret()))
 }
 
-impl StdinPlan {
+impl Stdin {
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Open, Self::Open) | (Self::Closed, Self::Closed) => true,
@@ -626,7 +625,7 @@ mod tests {
             |draft| drop(draft.secrets.env.insert("X".into(), "x".into())),
             |draft| draft.secrets.stdin = Some("x".into()),
             |draft| draft.label = Some("x".into()),
-            |draft| draft.stdin = StdinPlan::Text("x".into()),
+            |draft| draft.stdin = Stdin::Text("x".into()),
             |draft| draft.timeout = Some(Duration::from_secs(1)),
             |draft| draft.terminal = Terminal::new("dumb", 80, 24).ok(),
             |draft| draft.pace = Pace::OfFollower,
@@ -651,7 +650,7 @@ mod tests {
             draft.secrets.env.insert("X".into(), "db".into());
             draft.secrets.stdin = Some("db".into());
             draft.env.insert("X".into(), value.into());
-            draft.stdin = StdinPlan::Text(value.into());
+            draft.stdin = Stdin::Text(value.into());
             JobSpec::try_from(draft).unwrap()
         };
         assert!(spec("one").is_same(&spec("two")));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::archive::{Archive, Coverage, Recording, RecordingPlace};
+use super::archive::{Archive, Coverage, RecordingPlace, StoredPieces};
 use super::job::{Job, LOG_LOCK};
 use super::storage::Storage;
 use crate::log::{
@@ -78,7 +78,10 @@ impl Job {
     ///
     /// # Errors
     /// If the store can't be read.
-    pub async fn recording(&self, from: Option<RecordingPlace>) -> io::Result<Option<Recording>> {
+    pub async fn recording(
+        &self,
+        from: Option<RecordingPlace>,
+    ) -> io::Result<Option<StoredPieces>> {
         let Some(archive) = self.archive().cloned() else { return Ok(None) };
         let reading = tokio::task::spawn_blocking(move || archive.recording(from));
         let read = reading.await.map_err(io::Error::other)?;

@@ -15,7 +15,7 @@ use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, tool_handler};
 
 use super::prompts;
-use super::server::Server;
+use super::server::McpServer;
 use crate::resources::{resources, subscriptions};
 use crate::tools::answered;
 
@@ -41,7 +41,7 @@ const ICON: &str = "data:image/svg+xml;base64,\
     Q9JzI0JyByeD0nNScgZmlsbD0nIzEyMycvPjxwYXRoIGQ9J001IDdsNSA1LTUgNU0xMiAxOGg3JyBmaWxsPSdub25lJyBzdHJva2U9JyM3ZmQn\
     IHN0cm9rZS13aWR0aD0nMi40Jy8+PC9zdmc+";
 
-impl Server {
+impl McpServer {
     /// Instructions for models before their first call, according to the caller's role.
     pub(super) fn instructions(&self) -> String {
         let acts = self.tool_router.has_route("ssh_spawn");
@@ -52,7 +52,7 @@ impl Server {
 }
 
 #[tool_handler(router = self.tool_router)]
-impl ServerHandler for Server {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let can = ServerCapabilities::builder()
             .enable_tools()

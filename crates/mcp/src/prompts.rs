@@ -8,7 +8,7 @@ use rmcp::model::{
 use sshjobs_core::jobs::Role;
 
 /// One prompt.
-struct Asked {
+struct PromptArguments {
     name: &'static str,
     title: &'static str,
     description: &'static str,
@@ -20,8 +20,8 @@ struct Asked {
     text: &'static str,
 }
 
-const ALL: [Asked; 3] = [
-    Asked {
+const ALL: [PromptArguments; 3] = [
+    PromptArguments {
         name: "explain_job",
         title: "Explain a job",
         description: "Find out how a job went, and why",
@@ -31,7 +31,7 @@ const ALL: [Asked; 3] = [
             ssh_tail (keep=\"last\"), and search for errors with ssh_search. Report the outcome, \
             its likely cause with the lines that show it, and what to do next.",
     },
-    Asked {
+    PromptArguments {
         name: "run_and_report",
         title: "Run a command and report",
         description: "Run a command on a host, follow it to its end, and report",
@@ -40,7 +40,7 @@ const ALL: [Asked; 3] = [
         text: "Start this command on {host} with ssh_spawn, and follow it with ssh_tail until still_running is false:\n\n{command}\n\n\
                Tell me how it has ended, and show the lines that matter.",
     },
-    Asked {
+    PromptArguments {
         name: "check_hosts",
         title: "Check hosts with a tag",
         description: "See how all hosts with a tag are: load, memory, disks, failed services",

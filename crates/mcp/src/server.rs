@@ -18,7 +18,7 @@ use crate::app::{LOG_APP, ui_meta};
 use crate::ask::Elicitor;
 use crate::resources::Subscriptions;
 use crate::tools::{
-    Call, Parked, Tasks, answer, answered, call, input, input_without, output, tasks,
+    CancelledTools, Parked, ToolCall, answer, answered, call, input, input_without, output, tasks,
 };
 use sshjobs_core::jobs::{Role, nearest};
 use sshjobs_wire::{
@@ -30,14 +30,14 @@ use sshjobs_wire::{
 
 /// The MCP server: a thin face over the service.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(super) struct McpServer {
     pub(super) service: Arc<Service>,
     pub(super) tool_router: Arc<ToolRouter<Self>>,
     pub(super) subscriptions: Arc<Subscriptions>,
-    pub(super) tasks: Arc<Tasks>,
+    pub(super) tasks: Arc<CancelledTools>,
     pub(super) elicitor: Arc<Elicitor>,
     /// Calls whose clients are asking a person.
-    pub(super) parked: Arc<Parked<Call>>,
+    pub(super) parked: Arc<Parked<ToolCall>>,
 }
 
 /// Arguments that ssh_run takes as ssh_spawn does, but does not show, because each costs every model
@@ -89,7 +89,7 @@ fn is_for_readers(tool: &Tool) -> bool {
 }
 
 #[tool_router]
-impl Server {
+impl McpServer {
     pub(super) fn new(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Self {
         let mut tool_router = Self::tool_router();
         if service.library().rights().role < Role::Run {
@@ -178,21 +178,21 @@ impl Server {
                 None,
             ));
         };
-        if let Some(call) = Call::resume((&self.elicitor, &self.parked), &request).await? {
-            return Call::attend(call, (&self.elicitor, &self.parked), &context).await;
+        if let Some(call) = ToolCall::resume((&self.elicitor, &self.parked), &request).await? {
+            return ToolCall::attend(call, (&self.elicitor, &self.parked), &context).await;
         }
         let server = self.for_request(&context.extensions);
         if !call::can_ask(&request.name, &context) {
             return answered(server.call_known(request, context)).await;
         }
         // The call may outlive this request, so it owns its server.
-        let call = Call::begin(
+        let call = ToolCall::begin(
             &self.elicitor,
             request,
             &context,
             |request, context| async move { answered(server.call_known(request, context)).await },
         );
-        Call::attend(call, (&self.elicitor, &self.parked), &context).await
+        ToolCall::attend(call, (&self.elicitor, &self.parked), &context).await
     }
 
     /// Calls a known tool.
@@ -509,14 +509,14 @@ mod tests {
     use super::*;
     use sshjobs_core::jobs::{Access, Caller, Config, Rights};
 
-    fn server(role: Role) -> Server {
+    fn server(role: Role) -> McpServer {
         let config = Config {
             store: false,
             ..Config::default()
         };
         let service =
             Service::new(config, Access::Listed).of(Caller::local(), Rights::everywhere(role));
-        Server::new(Arc::new(service), Arc::default())
+        McpServer::new(Arc::new(service), Arc::default())
     }
 
     #[tokio::test]
@@ -549,7 +549,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_tool_keeps_to_the_form_that_all_clients_take() {
-        let tools = Server::tool_router().list_all();
+        let tools = McpServer::tool_router().list_all();
         assert_eq!(tools.len(), 14);
         for tool in tools {
             let name = &tool.name;
@@ -599,7 +599,7 @@ mod tests {
         let count = |text: &str| counter.encode_ordinary(text).len();
         let mut inputs = 0;
         let mut outputs = 0;
-        for mut tool in Server::tool_router().list_all() {
+        for mut tool in McpServer::tool_router().list_all() {
             let output = tool.output_schema.take().expect("an output schema");
             let input = count(&serde_json::to_string(&tool).unwrap());
             let output = count(&serde_json::to_string(&output).unwrap());

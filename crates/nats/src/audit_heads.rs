@@ -8,13 +8,13 @@ use async_nats::jetstream::stream::{self, Stream};
 use futures_util::TryStreamExt;
 use tokio::time::timeout;
 
-use super::connection::{Connection, failed, is_missing};
+use super::connection::{NatsConnection, failed, is_missing};
 use super::options::{subject_token, token_text};
 use sshjobs_store::{KeptHead, StoreError};
 
 /// The stream of heads. Each log has a subject.
 pub(super) struct AuditHeads<'a> {
-    connection: &'a Connection,
+    connection: &'a NatsConnection,
     stream: Stream,
 }
 
@@ -26,7 +26,7 @@ const NEXT_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<'a> AuditHeads<'a> {
     /// Opens the stream. Creates a missing one.
-    pub(super) async fn open(connection: &'a Connection) -> Result<Self, StoreError> {
+    pub(super) async fn open(connection: &'a NatsConnection) -> Result<Self, StoreError> {
         let stream = connection
             .open_stream(stream::Config {
                 name: name(connection),
@@ -42,7 +42,9 @@ impl<'a> AuditHeads<'a> {
     }
 
     /// Opens the stream for reading. `None` if there is none.
-    pub(super) async fn existing(connection: &'a Connection) -> Result<Option<Self>, StoreError> {
+    pub(super) async fn existing(
+        connection: &'a NatsConnection,
+    ) -> Result<Option<Self>, StoreError> {
         match connection.jetstream.get_stream(name(connection)).await {
             Ok(stream) => Self { connection, stream }.checked().map(Some),
             Err(error) if is_missing(&error) => Ok(None),
@@ -108,10 +110,10 @@ impl<'a> AuditHeads<'a> {
     }
 }
 
-fn name(connection: &Connection) -> String {
+fn name(connection: &NatsConnection) -> String {
     format!("{}_audit", connection.prefix)
 }
 
-fn all_subjects(connection: &Connection) -> String {
+fn all_subjects(connection: &NatsConnection) -> String {
     format!("{}.audit.*", connection.prefix)
 }

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-use super::connection::{Connection, failed};
+use super::connection::{NatsConnection, failed};
 use super::entries;
 use sshjobs_store::StoreError;
 
@@ -19,7 +19,7 @@ pub(super) struct CancelledTasks(kv::Store);
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl CancelledTasks {
-    pub(super) async fn open(connection: &Arc<Connection>) -> Result<Self, StoreError> {
+    pub(super) async fn open(connection: &Arc<NatsConnection>) -> Result<Self, StoreError> {
         Ok(Self(connection.bucket("cancelled_tasks", KEPT).await?))
     }
 

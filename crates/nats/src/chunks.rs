@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A position in a job's output: a segment and a byte in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct ChunkPosition {
     pub(super) segment: u64,
     pub(super) offset: u64,
 }
@@ -13,7 +13,7 @@ pub(super) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
     /// Position of its first byte.
-    pub(super) start: Place,
+    pub(super) start: ChunkPosition,
     /// Its bytes.
     pub(super) length: u64,
     /// The message's sequence number in the stream.
@@ -22,15 +22,15 @@ pub(super) struct Chunk {
 
 impl Chunk {
     /// The position after its last byte.
-    pub(super) fn end(&self) -> Place {
-        Place {
+    pub(super) fn end(&self) -> ChunkPosition {
+        ChunkPosition {
             segment: self.start.segment,
             offset: self.start.offset + self.length,
         }
     }
 
     /// Whether it has the byte at a position.
-    pub(super) fn contains(&self, place: Place) -> bool {
+    pub(super) fn contains(&self, place: ChunkPosition) -> bool {
         self.start <= place && place < self.end()
     }
 }
@@ -38,26 +38,26 @@ impl Chunk {
 /// The known chunks of a job. All others are found by bisection: positions and sequence numbers
 /// grow together.
 #[derive(Default)]
-pub(super) struct Chunks(BTreeMap<Place, Chunk>);
+pub(super) struct Chunks(BTreeMap<ChunkPosition, Chunk>);
 
 /// Maximum chunks remembered.
 const MOST: usize = 1 << 16;
 
 /// Bounds of the search for a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bounds {
+pub(super) struct ChunkBounds {
     /// The last known chunk that starts at or before the position.
     pub(super) before: Option<Chunk>,
     /// The first known chunk that starts after it.
     pub(super) after: Option<Chunk>,
 }
 
-impl Bounds {
+impl ChunkBounds {
     /// Whether the position directly follows a known chunk, so that the next message has it if any
     /// message does.
-    pub(super) fn is_next(&self, place: Place) -> bool {
+    pub(super) fn is_next(&self, place: ChunkPosition) -> bool {
         self.before.is_some_and(|chunk| {
-            let next_segment = Place {
+            let next_segment = ChunkPosition {
                 segment: chunk.start.segment + 1,
                 offset: 0,
             };
@@ -87,19 +87,19 @@ impl Chunks {
         });
     }
 
-    pub(super) fn around(&self, place: Place) -> Bounds {
-        let after = Place {
+    pub(super) fn around(&self, place: ChunkPosition) -> ChunkBounds {
+        let after = ChunkPosition {
             offset: place.offset.saturating_add(1),
             ..place
         };
-        Bounds {
+        ChunkBounds {
             before: self.0.range(..=place).next_back().map(|(_, chunk)| *chunk),
             after: self.0.range(after..).next().map(|(_, chunk)| *chunk),
         }
     }
 
     /// The known chunk that starts at a position.
-    pub(super) fn starting_at(&self, place: Place) -> Option<Chunk> {
+    pub(super) fn starting_at(&self, place: ChunkPosition) -> Option<Chunk> {
         self.0.get(&place).copied()
     }
 
@@ -109,7 +109,7 @@ impl Chunks {
     }
 
     /// Forgets chunks that were deleted: those that end after a position.
-    pub(super) fn forget_after(&mut self, place: Place) {
+    pub(super) fn forget_after(&mut self, place: ChunkPosition) {
         self.0.retain(|_, chunk| chunk.end() <= place);
     }
 
@@ -122,8 +122,8 @@ impl Chunks {
 mod tests {
     use super::*;
 
-    fn place(segment: u64, offset: u64) -> Place {
-        Place { segment, offset }
+    fn place(segment: u64, offset: u64) -> ChunkPosition {
+        ChunkPosition { segment, offset }
     }
 
     fn chunk(segment: u64, offset: u64, length: u64, sequence: u64) -> Chunk {

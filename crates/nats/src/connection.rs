@@ -18,7 +18,7 @@ use sshjobs_store::StoreError;
 /// A connection to NATS. It reconnects by itself.
 ///
 /// It has a thread of its own, so that leases are renewed however busy the process is.
-pub(super) struct Connection {
+pub(super) struct NatsConnection {
     /// `None` once this value is being dropped.
     runtime: Option<Runtime>,
     pub(super) client: Client,
@@ -54,7 +54,7 @@ pub(super) const SETTINGS: &str = "settings";
 /// Number of copies in a NATS cluster: one server may fail.
 const COPIES: usize = 3;
 
-impl Connection {
+impl NatsConnection {
     /// Connects. Blocks the thread.
     pub(super) fn open(options: &NatsOptions) -> Result<Self, StoreError> {
         check_prefix(&options.prefix)?;
@@ -240,7 +240,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for NatsConnection {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // What the tasks drop may use the runtime.

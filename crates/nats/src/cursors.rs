@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 
 use tokio::time::sleep;
 
-use super::connection::{Connection, failed};
+use super::connection::{NatsConnection, failed};
 use super::entries;
 use super::options::subject_token;
 use super::race::{RACE_PAUSE, lost_race};
@@ -18,10 +18,10 @@ use sshjobs_store::StoreError;
 
 /// Cursors of named readers. Of two moves from the same line only one succeeds, at whichever
 /// replicas they arrive.
-pub(super) struct Cursors(kv::Store);
+pub(super) struct CursorBucket(kv::Store);
 
-impl Cursors {
-    pub(super) async fn open(connection: &Arc<Connection>) -> Result<Self, StoreError> {
+impl CursorBucket {
+    pub(super) async fn open(connection: &Arc<NatsConnection>) -> Result<Self, StoreError> {
         Ok(Self(connection.bucket("cursors", Duration::ZERO).await?))
     }
 

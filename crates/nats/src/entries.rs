@@ -12,7 +12,7 @@ use sshjobs_store::StoreError;
 
 /// An entry that exists.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct BucketEntry {
     pub(super) value: Bytes,
     /// Its sequence number in the stream of the bucket.
     pub(super) revision: u64,
@@ -22,12 +22,15 @@ pub(super) struct Entry {
 const DELETED: [&str; 2] = ["KV-Operation", "Nats-Marker-Reason"];
 
 /// The entry of a key, as the leader has it. For decisions: nothing that it has accepted is missing.
-pub(super) async fn exact(bucket: &kv::Store, key: &str) -> Result<Option<Entry>, StoreError> {
+pub(super) async fn exact(
+    bucket: &kv::Store,
+    key: &str,
+) -> Result<Option<BucketEntry>, StoreError> {
     let subject = format!("{}{key}", bucket.prefix);
     match bucket.stream.get_last_raw_message_by_subject(&subject).await {
         Ok(message) => {
             let is_deleted = DELETED.iter().any(|name| message.headers.get(*name).is_some());
-            Ok((!is_deleted).then_some(Entry {
+            Ok((!is_deleted).then_some(BucketEntry {
                 value: message.payload,
                 revision: message.sequence,
             }))

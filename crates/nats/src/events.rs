@@ -9,12 +9,12 @@ use sshjobs_store::StoreEvent;
 
 /// The sending side of the queue. A cheap handle.
 #[derive(Clone, Default)]
-pub(super) struct Events(Arc<Mutex<Option<mpsc::Sender<StoreEvent>>>>);
+pub(super) struct EventQueue(Arc<Mutex<Option<mpsc::Sender<StoreEvent>>>>);
 
 /// Maximum events that wait to be handled.
 const QUEUE: usize = 4096;
 
-impl Events {
+impl EventQueue {
     /// The receiving side. Events before the first call are dropped.
     pub(super) fn receive(&self) -> mpsc::Receiver<StoreEvent> {
         let (sender, events) = mpsc::channel(QUEUE);

@@ -6,27 +6,27 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use super::connection::{Connection, failed};
-use super::cursors::Cursors;
+use super::connection::{NatsConnection, failed};
+use super::cursors::CursorBucket;
 use super::entries;
-use super::events::Events;
+use super::events::EventQueue;
 use super::job_output::JobOutput;
 use super::options::SECRET;
 use super::output_streams::OutputStreams;
 use super::race::lost_race;
-use super::records::Records;
+use super::records::RecordBucket;
 use sshjobs_base::lock::lock;
 use sshjobs_output::RingLimits;
-use sshjobs_store::Mark;
-use sshjobs_store::{Access, Media, Part, read_all, read_into};
+use sshjobs_store::ReplayMark;
 use sshjobs_store::{CopyReport, Filter, JobLeft, Record, StateDir, Store, StoreError};
+use sshjobs_store::{Media, OpenMode, SegmentPart, read_all, read_into};
 
 /// Copies jobs.
 pub(super) struct Import<'a> {
     source: &'a StateDir,
-    connection: &'a Arc<Connection>,
-    records: Records,
-    cursors: Cursors,
+    connection: &'a Arc<NatsConnection>,
+    records: RecordBucket,
+    cursors: CursorBucket,
     streams: Arc<OutputStreams>,
 }
 
@@ -40,7 +40,7 @@ const MARKS: usize = 8;
 const TOKEN: u64 = 0;
 
 /// The result of copying one job.
-enum Copied {
+enum ImportedJob {
     /// It is in the cluster now, with this many bytes of output.
     Done(u64),
     /// It was there already.
@@ -52,7 +52,7 @@ enum Copied {
 impl<'a> Import<'a> {
     pub(super) async fn open(
         source: &'a StateDir,
-        connection: &'a Arc<Connection>,
+        connection: &'a Arc<NatsConnection>,
     ) -> Result<Self, StoreError> {
         let settings = connection.settings().await?;
         let secret = source.secret().to_vec();
@@ -72,8 +72,8 @@ impl<'a> Import<'a> {
         Ok(Self {
             source,
             connection,
-            records: Records::open(connection, Events::default()).await?,
-            cursors: Cursors::open(connection).await?,
+            records: RecordBucket::open(connection, EventQueue::default()).await?,
+            cursors: CursorBucket::open(connection).await?,
             streams: Arc::new(OutputStreams::open(Arc::clone(connection)).await?),
         })
     }
@@ -98,12 +98,12 @@ impl<'a> Import<'a> {
                 let copied = self.copy(&record)?;
                 let mut report = lock(&report);
                 match copied {
-                    Copied::Done(bytes) => {
+                    ImportedJob::Done(bytes) => {
                         report.copied += 1;
                         report.bytes += bytes;
                     }
-                    Copied::AlreadyThere => report.known += 1,
-                    Copied::Skipped(why) => report.left.push(JobLeft { id, why }),
+                    ImportedJob::AlreadyThere => report.known += 1,
+                    ImportedJob::Skipped(why) => report.left.push(JobLeft { id, why }),
                 }
                 tell(report.copied + report.known + report.left.len(), total);
             }
@@ -117,19 +117,19 @@ impl<'a> Import<'a> {
         Ok(std::mem::take(&mut *lock(&report)))
     }
 
-    fn copy(&self, record: &Record) -> Result<Copied, StoreError> {
+    fn copy(&self, record: &Record) -> Result<ImportedJob, StoreError> {
         if record.outcome.is_none()
             && let Some(process) = self.source.owner(&record.owner)
         {
-            return Ok(Copied::Skipped(format!(
+            return Ok(ImportedJob::Skipped(format!(
                 "it belongs to a process that runs: {process}"
             )));
         }
         if self.connection.wait(self.records.get_exactly(&record.id))?.is_some() {
-            return Ok(Copied::AlreadyThere);
+            return Ok(ImportedJob::AlreadyThere);
         }
         if self.connection.wait(self.records.tombstone(&record.id))?.is_some() {
-            return Ok(Copied::Skipped(
+            return Ok(ImportedJob::Skipped(
                 "it was forgotten in the cluster".to_owned(),
             ));
         }
@@ -140,7 +140,7 @@ impl<'a> Import<'a> {
         self.streams.forget_token(&record.id);
         let bytes = match copied {
             Ok(bytes) => bytes,
-            Err(error) => return Ok(Copied::Skipped(error.to_string())),
+            Err(error) => return Ok(ImportedJob::Skipped(error.to_string())),
         };
         self.connection.wait(async {
             for (name, line) in self.source.cursors(&record.id)? {
@@ -151,7 +151,7 @@ impl<'a> Import<'a> {
         if let Some(earlier) = self.connection.wait(self.records.admit(record))? {
             target.remove_all(&record.id).map_err(failed)?;
             self.connection.wait(self.cursors.remove(&record.id))?;
-            return Ok(Copied::Skipped(format!(
+            return Ok(ImportedJob::Skipped(format!(
                 "its idempotency key belongs to {} in the cluster",
                 earlier.id
             )));
@@ -160,11 +160,11 @@ impl<'a> Import<'a> {
         // A replica may have claimed a durable job by now.
         let owner = record.owner.clone();
         if stored.map(|stored| Record { owner, ..stored }).as_ref() != Some(record) {
-            return Ok(Copied::Skipped(
+            return Ok(ImportedJob::Skipped(
                 "its record is not as it was written".to_owned(),
             ));
         }
-        Ok(Copied::Done(bytes))
+        Ok(ImportedJob::Done(bytes))
     }
 
     fn target(&self, record: &Record) -> JobOutput {
@@ -179,12 +179,12 @@ impl<'a> Import<'a> {
         // part of one.
         let end = log.open(RingLimits::default())?;
         let (last_segment, last_length) = end.position();
-        let marks: Vec<Mark> = log.marks();
+        let marks: Vec<ReplayMark> = log.marks();
         let source = log.media();
         let mut total = 0;
         let segments = source.segments(id)?;
         for &segment in segments.iter().filter(|segment| **segment <= last_segment) {
-            let frames = source.open(id, Part::Frames(segment), Access::Read)?;
+            let frames = source.open(id, SegmentPart::Frames(segment), OpenMode::Read)?;
             let length = if segment == last_segment {
                 last_length
             } else {
@@ -194,15 +194,15 @@ impl<'a> Import<'a> {
             if length == 0 {
                 continue;
             }
-            let own: Vec<Mark> =
+            let own: Vec<ReplayMark> =
                 marks.iter().filter(|mark| mark.segment == segment).copied().collect();
-            let copy = target.open(id, Part::Frames(segment), Access::Write)?;
+            let copy = target.open(id, SegmentPart::Frames(segment), OpenMode::Write)?;
             for (from, to) in pieces(length, own.iter().map(|mark| mark.offset)) {
                 let mut bytes = vec![0; usize::try_from(to - from).map_err(io::Error::other)?];
                 read_into(&mut bytes, &*frames, from)?;
                 copy.append(&bytes)?;
             }
-            let index = target.open(id, Part::Index(segment), Access::Write)?;
+            let index = target.open(id, SegmentPart::Index(segment), OpenMode::Write)?;
             for marks in own.chunks_exact(MARKS) {
                 let bytes: Vec<u8> = marks.iter().flat_map(|mark| mark.to_bytes()).collect();
                 index.append(&bytes)?;
@@ -210,10 +210,10 @@ impl<'a> Import<'a> {
             total += length;
             self.compare(record, segment, length)?;
         }
-        match source.open(id, Part::Forgotten, Access::Read) {
+        match source.open(id, SegmentPart::Forgotten, OpenMode::Read) {
             Ok(forgotten) => {
                 let bytes = read_all(&*forgotten)?;
-                target.open(id, Part::Forgotten, Access::Write)?.append(&bytes)?;
+                target.open(id, SegmentPart::Forgotten, OpenMode::Write)?.append(&bytes)?;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -225,10 +225,10 @@ impl<'a> Import<'a> {
     fn compare(&self, record: &Record, segment: u64, length: u64) -> io::Result<()> {
         let id = &record.id;
         let source = self.source.log(id);
-        let source = source.media().open(id, Part::Frames(segment), Access::Read)?;
+        let source = source.media().open(id, SegmentPart::Frames(segment), OpenMode::Read)?;
         let copy = self.target(record);
         copy.catch_up()?;
-        let copy = copy.open(id, Part::Frames(segment), Access::Read)?;
+        let copy = copy.open(id, SegmentPart::Frames(segment), OpenMode::Read)?;
         let differs = || {
             io::Error::other(format!(
                 "the copy of the output of {id} differs in segment {segment}"

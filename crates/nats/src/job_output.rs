@@ -11,28 +11,30 @@ use futures_util::StreamExt;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::chunks::{Chunk, Chunks, Place};
+use super::chunks::{Chunk, ChunkPosition, Chunks};
 use super::connection::io_failed;
-use super::output_streams::{Answer, Message, NewChunk, OutputStreams, Stored, fenced};
+use super::output_streams::{
+    AnsweringServer, ChunkMessage, NewChunk, OutputStreams, Stored, fenced,
+};
 use super::replicas::forgotten_subject;
 use sshjobs_base::lock::lock;
 use sshjobs_job::JobId;
-use sshjobs_store::Mark;
-use sshjobs_store::{Access, Blob, Media, News, Part};
+use sshjobs_store::ReplayMark;
+use sshjobs_store::{Blob, Media, News, OpenMode, SegmentPart};
 
 /// The output of one job, which all replicas read and its owner writes.
 ///
 /// Each append is one message, a *chunk*, with its segment and its position in the headers. An
 /// *index* message has several marks, and the sequence numbers of the chunks that they point at, so
 /// that a reader finds a page with one call.
-pub(super) struct JobOutput(Arc<Output>);
+pub(super) struct JobOutput(Arc<OutputInNats>);
 
-struct Output {
+struct OutputInNats {
     streams: Arc<OutputStreams>,
     job: JobId,
     chunks: Mutex<Chunks>,
     /// Marks that are in no index message yet. Readers find them by reading the chunks.
-    new_marks: Mutex<Vec<Mark>>,
+    new_marks: Mutex<Vec<ReplayMark>>,
     /// The newest sequence number that is known to exist. A server of NATS that lacks it is behind, so
     /// that the leader is asked instead.
     announced: Arc<AtomicU64>,
@@ -47,7 +49,7 @@ const CHUNKS: &str = "Sshjobs-Chunks";
 
 impl JobOutput {
     pub(super) fn new(streams: Arc<OutputStreams>, job: JobId) -> Self {
-        Self(Arc::new(Output {
+        Self(Arc::new(OutputInNats {
             streams,
             job,
             chunks: Mutex::default(),
@@ -58,7 +60,7 @@ impl JobOutput {
     }
 }
 
-impl Output {
+impl OutputInNats {
     fn wait<T>(&self, call: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         self.streams.connection.wait(call)
     }
@@ -71,12 +73,12 @@ impl Output {
         format!("{}.forgotten", self.streams.subject(&self.job))
     }
 
-    fn note(&self, message: &Message) {
+    fn note(&self, message: &ChunkMessage) {
         lock(&self.chunks).note(message.chunk);
     }
 
     /// The chunk with the byte at a position. `None` if there is none yet, or if it was deleted.
-    async fn find(&self, place: Place) -> io::Result<Option<Message>> {
+    async fn find(&self, place: ChunkPosition) -> io::Result<Option<ChunkMessage>> {
         let known = lock(&self.chunks).around(place);
         if let Some(chunk) = known.before.filter(|chunk| chunk.contains(place)) {
             // The server that answers may lack a chunk of which an index has told.
@@ -131,21 +133,21 @@ impl Output {
     }
 
     /// The first chunk from a sequence number on.
-    async fn next(&self, sequence: u64) -> io::Result<Option<Message>> {
-        let next = self.streams.next(&self.job, sequence, Answer::Quick).await?;
+    async fn next(&self, sequence: u64) -> io::Result<Option<ChunkMessage>> {
+        let next = self.streams.next(&self.job, sequence, AnsweringServer::Quick).await?;
         // The server that has answered may lack a chunk that was announced.
         if next.is_none() && sequence <= self.announced.load(Relaxed) {
-            return self.streams.next(&self.job, sequence, Answer::Exact).await;
+            return self.streams.next(&self.job, sequence, AnsweringServer::Exact).await;
         }
         Ok(next)
     }
 
     /// The newest chunk, which is at least as new as the newest one that is known to exist.
-    async fn newest(&self) -> io::Result<Option<Message>> {
-        let last = self.streams.last(&self.job, Answer::Quick).await?;
+    async fn newest(&self) -> io::Result<Option<ChunkMessage>> {
+        let last = self.streams.last(&self.job, AnsweringServer::Quick).await?;
         let found = last.as_ref().map_or(0, |last| last.chunk.sequence);
         if found < self.announced.load(Relaxed) {
-            return self.streams.last(&self.job, Answer::Exact).await;
+            return self.streams.last(&self.job, AnsweringServer::Exact).await;
         }
         Ok(last)
     }
@@ -160,7 +162,7 @@ impl Output {
 
     /// Number of bytes of a segment.
     async fn length(&self, segment: u64) -> io::Result<u64> {
-        let next_segment = Place {
+        let next_segment = ChunkPosition {
             segment: segment + 1,
             offset: 0,
         };
@@ -168,7 +170,7 @@ impl Output {
             return Ok(next.length_before);
         }
         // The last segment.
-        let last = self.streams.last(&self.job, Answer::Exact).await?;
+        let last = self.streams.last(&self.job, AnsweringServer::Exact).await?;
         let last = last.filter(|last| last.chunk.start.segment == segment);
         Ok(last.map_or(0, |last| last.chunk.end().offset))
     }
@@ -183,7 +185,7 @@ impl Output {
     }
 
     async fn has_segment(&self, segment: u64) -> io::Result<bool> {
-        let start = Place { segment, offset: 0 };
+        let start = ChunkPosition { segment, offset: 0 };
         if lock(&self.chunks).starting_at(start).is_some() {
             return Ok(true);
         }
@@ -199,14 +201,14 @@ impl Output {
         let subject = self.index_subject(segment);
         while let Some(message) = self
             .streams
-            .next_message(&self.job, subject.clone(), sequence, Answer::Quick)
+            .next_message(&self.job, subject.clone(), sequence, AnsweringServer::Quick)
             .await?
         {
             sequence = message.sequence + 1;
             let named = message.headers.get(CHUNKS).map(|value| value.as_str().to_owned());
-            let read = Mark::read_all(segment, &message.payload);
+            let read = ReplayMark::read_all(segment, &message.payload);
             for (mark, named) in read.iter().zip(named.unwrap_or_default().split(',')) {
-                let start = Place {
+                let start = ChunkPosition {
                     segment,
                     offset: mark.offset,
                 };
@@ -230,7 +232,7 @@ impl Output {
         let full = {
             let mut marks = lock(&self.new_marks);
             marks.retain(|mark| mark.segment == segment);
-            marks.extend(Mark::read_all(segment, bytes));
+            marks.extend(ReplayMark::read_all(segment, bytes));
             if marks.len() < MARKS {
                 return Ok(());
             }
@@ -240,7 +242,7 @@ impl Output {
             let chunks = lock(&self.chunks);
             full.iter()
                 .map(|mark| {
-                    let start = Place {
+                    let start = ChunkPosition {
                         segment,
                         offset: mark.offset,
                     };
@@ -251,7 +253,7 @@ impl Output {
                 })
                 .collect()
         };
-        let payload: Vec<u8> = full.into_iter().flat_map(Mark::to_bytes).collect();
+        let payload: Vec<u8> = full.into_iter().flat_map(ReplayMark::to_bytes).collect();
         let message =
             PublishMessage::build().payload(payload.into()).header(CHUNKS, named.join(","));
         let published = self.streams.publish(self.index_subject(segment), message);
@@ -268,7 +270,7 @@ impl Output {
                 &self.job,
                 self.forgotten_subject(),
                 newest + 1,
-                Answer::Exact,
+                AnsweringServer::Exact,
             )
             .await?
         {
@@ -309,7 +311,7 @@ impl Output {
 
     async fn remove_segment(&self, segment: u64) -> io::Result<()> {
         self.purge(self.index_subject(segment)).await?;
-        let next = Place {
+        let next = ChunkPosition {
             segment: segment + 1,
             offset: 0,
         };
@@ -327,9 +329,9 @@ impl Output {
 
     /// Deletes chunks that end after a position, and marks behind it. The last writer has stored
     /// them, and its successor does not continue there.
-    async fn cut_off_after(&self, place: Place) -> io::Result<()> {
+    async fn cut_off_after(&self, place: ChunkPosition) -> io::Result<()> {
         let token = self.streams.token(&self.job).ok_or_else(|| fenced(&self.job))?;
-        while let Some(last) = self.streams.last(&self.job, Answer::Exact).await? {
+        while let Some(last) = self.streams.last(&self.job, AnsweringServer::Exact).await? {
             // Before anything is deleted: the chunks of a new owner stay.
             if last.token > token {
                 return Err(fenced(&self.job));
@@ -346,11 +348,11 @@ impl Output {
         let mut sequence = 1;
         while let Some(message) = self
             .streams
-            .next_message(&self.job, subject.clone(), sequence, Answer::Exact)
+            .next_message(&self.job, subject.clone(), sequence, AnsweringServer::Exact)
             .await?
         {
             sequence = message.sequence + 1;
-            let marks = Mark::read_all(place.segment, &message.payload);
+            let marks = ReplayMark::read_all(place.segment, &message.payload);
             if marks.last().is_some_and(|mark| mark.offset >= place.offset) {
                 let stream = self.streams.stream(&self.job);
                 stream.delete_message(message.sequence).await.map_err(io_failed)?;
@@ -365,10 +367,10 @@ impl Media for JobOutput {
         self.0.wait(self.0.existing_segments())
     }
 
-    fn open(&self, _job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>> {
+    fn open(&self, _job: &JobId, part: SegmentPart, access: OpenMode) -> io::Result<Arc<dyn Blob>> {
         let output = Arc::clone(&self.0);
         Ok(match (part, access) {
-            (Part::Frames(segment), Access::Read) => {
+            (SegmentPart::Frames(segment), OpenMode::Read) => {
                 if !output.wait(output.has_segment(segment))? {
                     return Err(ErrorKind::NotFound.into());
                 }
@@ -378,7 +380,7 @@ impl Media for JobOutput {
                     current: Mutex::default(),
                 })
             }
-            (Part::Frames(segment), Access::Write) => {
+            (SegmentPart::Frames(segment), OpenMode::Write) => {
                 let tail = output.wait(output.tail())?;
                 Arc::new(ChunksToWrite {
                     output,
@@ -388,7 +390,7 @@ impl Media for JobOutput {
                     stored_after_all: Mutex::default(),
                 })
             }
-            (Part::Index(segment), Access::Read) => {
+            (SegmentPart::Index(segment), OpenMode::Read) => {
                 let marks = output.wait(output.read_index(segment))?;
                 if marks.is_empty() {
                     return Err(ErrorKind::NotFound.into());
@@ -399,18 +401,18 @@ impl Media for JobOutput {
                     bytes: marks,
                 })
             }
-            (Part::Index(segment), Access::Write) => Arc::new(Small::Index {
+            (SegmentPart::Index(segment), OpenMode::Write) => Arc::new(Small::Index {
                 output,
                 segment,
                 bytes: Vec::new(),
             }),
-            (Part::Forgotten, Access::Read) => {
+            (SegmentPart::Forgotten, OpenMode::Read) => {
                 let Some(bytes) = output.wait(output.read_forgotten())? else {
                     return Err(ErrorKind::NotFound.into());
                 };
                 Arc::new(Small::Forgotten { output, bytes })
             }
-            (Part::Forgotten, Access::Write) => Arc::new(Small::Forgotten {
+            (SegmentPart::Forgotten, OpenMode::Write) => Arc::new(Small::Forgotten {
                 output,
                 bytes: Bytes::new(),
             }),
@@ -461,34 +463,34 @@ impl Media for JobOutput {
 
 /// The end of a job's output, as its writer knows it.
 #[derive(Clone, Copy, Debug)]
-struct Tail {
-    end: Place,
+struct OutputEnd {
+    end: ChunkPosition,
     /// Sequence number of the newest chunk. 0 if there is none.
     newest: u64,
 }
 
-impl Tail {
+impl OutputEnd {
     /// Where the next chunk of a segment starts.
-    fn next_in(self, segment: u64) -> Place {
+    fn next_in(self, segment: u64) -> ChunkPosition {
         if self.end.segment == segment {
             self.end
         } else {
-            Place { segment, offset: 0 }
+            ChunkPosition { segment, offset: 0 }
         }
     }
 }
 
-impl Output {
+impl OutputInNats {
     /// The end of the output, if its last chunk is one that was sent and not confirmed.
-    async fn tail_if_stored(&self, sent: &Unanswered) -> io::Result<Option<Tail>> {
+    async fn tail_if_stored(&self, sent: &Unanswered) -> io::Result<Option<OutputEnd>> {
         let token = self.streams.token(&self.job);
-        let last = self.streams.last(&self.job, Answer::Exact).await?;
+        let last = self.streams.last(&self.job, AnsweringServer::Exact).await?;
         let own = last.filter(|last| {
             Some(last.token) == token && last.chunk.start == sent.start && last.bytes == sent.bytes
         });
         Ok(own.map(|own| {
             self.note(&own);
-            Tail {
+            OutputEnd {
                 end: own.chunk.end(),
                 newest: own.chunk.sequence,
             }
@@ -499,11 +501,11 @@ impl Output {
     ///
     /// # Errors
     /// If another replica has taken over the job.
-    async fn tail(&self) -> io::Result<Tail> {
+    async fn tail(&self) -> io::Result<OutputEnd> {
         let token = self.streams.token(&self.job).ok_or_else(|| fenced(&self.job))?;
-        let Some(last) = self.streams.last(&self.job, Answer::Exact).await? else {
-            return Ok(Tail {
-                end: Place {
+        let Some(last) = self.streams.last(&self.job, AnsweringServer::Exact).await? else {
+            return Ok(OutputEnd {
+                end: ChunkPosition {
                     segment: 1,
                     offset: 0,
                 },
@@ -513,14 +515,14 @@ impl Output {
         if last.token > token {
             return Err(fenced(&self.job));
         }
-        Ok(Tail {
+        Ok(OutputEnd {
             end: last.chunk.end(),
             newest: last.chunk.sequence,
         })
     }
 
     /// Appends a chunk.
-    async fn append(&self, segment: u64, tail: &Mutex<Tail>, bytes: Bytes) -> io::Result<()> {
+    async fn append(&self, segment: u64, tail: &Mutex<OutputEnd>, bytes: Bytes) -> io::Result<()> {
         let before = *lock(tail);
         let start = before.next_in(segment);
         let new = NewChunk {
@@ -541,7 +543,7 @@ impl Output {
             sequence,
         };
         lock(&self.chunks).note(chunk);
-        *lock(tail) = Tail {
+        *lock(tail) = OutputEnd {
             end: chunk.end(),
             newest: sequence,
         };
@@ -552,8 +554,8 @@ impl Output {
     /// Reads from a position on.
     async fn read_at(
         &self,
-        current: &Mutex<Option<Message>>,
-        place: Place,
+        current: &Mutex<Option<ChunkMessage>>,
+        place: ChunkPosition,
         buffer: &mut [u8],
     ) -> io::Result<usize> {
         let held = lock(current).clone().filter(|message| message.chunk.contains(place));
@@ -576,10 +578,10 @@ impl Output {
 
 /// The chunks of a segment, for a reader.
 struct ChunksToRead {
-    output: Arc<Output>,
+    output: Arc<OutputInNats>,
     segment: u64,
     /// The chunk that was read last. The next read mostly continues in it.
-    current: Mutex<Option<Message>>,
+    current: Mutex<Option<ChunkMessage>>,
 }
 
 impl Blob for ChunksToRead {
@@ -600,7 +602,7 @@ impl Blob for ChunksToRead {
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let place = Place {
+        let place = ChunkPosition {
             segment: self.segment,
             offset: position,
         };
@@ -614,9 +616,9 @@ impl Blob for ChunksToRead {
 
 /// The chunks of a job, for the writer of a segment.
 struct ChunksToWrite {
-    output: Arc<Output>,
+    output: Arc<OutputInNats>,
     segment: u64,
-    tail: Mutex<Tail>,
+    tail: Mutex<OutputEnd>,
     /// The chunk whose append has failed. NATS may have stored it all the same, and readers may have shown it.
     unanswered: Mutex<Option<Unanswered>>,
     /// The bytes of a chunk that was stored, although its append has failed. The writer appends them again.
@@ -626,7 +628,7 @@ struct ChunksToWrite {
 /// A chunk that was sent and not confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Unanswered {
-    start: Place,
+    start: ChunkPosition,
     bytes: Bytes,
 }
 
@@ -649,7 +651,7 @@ impl ChunksToWrite {
 
     /// Deletes what was stored after a position, except a chunk that the writer will append again: its lines
     /// may have been shown, and a writer that dies before it has stored them again would lose them.
-    async fn truncate_to(&self, place: Place) -> io::Result<()> {
+    async fn truncate_to(&self, place: ChunkPosition) -> io::Result<()> {
         let unanswered = lock(&self.unanswered).take();
         if let Some(sent) = unanswered.filter(|sent| sent.start == place)
             && let Some(tail) = self.output.tail_if_stored(&sent).await?
@@ -661,7 +663,7 @@ impl ChunksToWrite {
         self.cut_off_after(place).await
     }
 
-    async fn cut_off_after(&self, place: Place) -> io::Result<()> {
+    async fn cut_off_after(&self, place: ChunkPosition) -> io::Result<()> {
         self.output.cut_off_after(place).await?;
         *lock(&self.tail) = self.output.tail().await?;
         Ok(())
@@ -674,7 +676,7 @@ impl Blob for ChunksToWrite {
     }
 
     fn truncate(&self, length: u64) -> io::Result<()> {
-        let place = Place {
+        let place = ChunkPosition {
             segment: self.segment,
             offset: length,
         };
@@ -698,12 +700,12 @@ impl Blob for ChunksToWrite {
 /// A part that is read as a whole.
 enum Small {
     Index {
-        output: Arc<Output>,
+        output: Arc<OutputInNats>,
         segment: u64,
         bytes: Vec<u8>,
     },
     Forgotten {
-        output: Arc<Output>,
+        output: Arc<OutputInNats>,
         bytes: Bytes,
     },
 }

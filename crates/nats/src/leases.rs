@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::connection::{Connection, SETTINGS, failed};
+use super::connection::{NatsConnection, SETTINGS, failed};
 use super::entries;
-use super::events::Events;
+use super::events::EventQueue;
 use super::options::{SECRET, subject_token, token_text};
 use super::race::{RACE_PAUSE, is_undecided, lost_race};
-use super::records::Records;
+use super::records::RecordBucket;
 use sshjobs_base::lock::lock;
 use sshjobs_store::{OwnStatus, StoreError, StoreEvent};
 
@@ -28,20 +28,20 @@ use sshjobs_store::{OwnStatus, StoreError, StoreEvent};
 ///
 /// The revision of a host's entry is the *fencing token*: each take-over has a higher one.
 pub(super) struct Leases {
-    connection: Arc<Connection>,
+    connection: Arc<NatsConnection>,
     replicas: kv::Store,
     hosts: kv::Store,
     own: Own,
     lifetime: Duration,
-    state: Mutex<State>,
+    state: Mutex<LeaseState>,
     /// Notified when the held hosts must be compared with NATS.
     to_check: Notify,
     /// Whether NATS has lost the cluster's data.
     is_lost: watch::Sender<bool>,
     /// For the figures in the entry of this replica.
-    records: Arc<Records>,
+    records: Arc<RecordBucket>,
     /// Receives hosts that were lost.
-    events: Events,
+    events: EventQueue,
 }
 
 /// This replica.
@@ -54,7 +54,7 @@ pub(super) struct Own {
     pub(super) secret: [u8; 32],
 }
 
-struct State {
+struct LeaseState {
     /// Revision of the own entry. `None` before the first renewal, and after a failed one.
     revision: Option<u64>,
     /// Time at which the last successful renewal was sent. No clock of another machine matters.
@@ -69,7 +69,7 @@ struct State {
     /// Hosts that this replica holds, with their fencing tokens.
     held: HashMap<String, u64>,
     /// What this replica is about to do.
-    plan: Plan,
+    plan: ReplicaPlan,
     /// Number of renewals after which the held hosts must still be compared with NATS. Not 0 after
     /// the lease had run out: another replica may have taken some of them, or may just be about to.
     checks: u32,
@@ -80,7 +80,7 @@ struct State {
     lapses: u64,
 }
 
-impl State {
+impl LeaseState {
     /// Counts missing replicas as alive for a while: their leases may have run out only because NATS
     /// could not be reached.
     fn trust_others(&mut self, until: Instant) {
@@ -105,7 +105,7 @@ pub(super) struct Replica {
     #[serde(default)]
     pub(super) machine: String,
     /// Its plan.
-    pub(super) plan: Plan,
+    pub(super) plan: ReplicaPlan,
     /// Missing from the entry of an earlier version.
     #[serde(default)]
     pub(super) figures: Figures,
@@ -132,7 +132,7 @@ pub(super) struct Figures {
 /// The next step of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Plan {
+pub(super) enum ReplicaPlan {
     /// Keep its hosts, and take more.
     Stay,
     /// Hand its hosts over, and take no further one.
@@ -165,10 +165,10 @@ const CHECKS: u32 = 3;
 impl Leases {
     /// Opens the buckets. Others see this replica once [`enter`](Self::enter) was called.
     pub(super) async fn open(
-        connection: &Arc<Connection>,
+        connection: &Arc<NatsConnection>,
         own: Own,
-        records: Arc<Records>,
-        events: Events,
+        records: Arc<RecordBucket>,
+        events: EventQueue,
     ) -> Result<Self, StoreError> {
         let lifetime = connection.lease;
         let leases = Self {
@@ -179,14 +179,14 @@ impl Leases {
             to_check: Notify::new(),
             is_lost: watch::Sender::new(false),
             lifetime,
-            state: Mutex::new(State {
+            state: Mutex::new(LeaseState {
                 revision: None,
                 renewed_at: None,
                 replicas: BTreeMap::new(),
                 missing: HashMap::new(),
                 trusted_until: None,
                 held: HashMap::new(),
-                plan: Plan::Stay,
+                plan: ReplicaPlan::Stay,
                 checks: 0,
                 is_checked: true,
                 lapses: 0,
@@ -446,7 +446,7 @@ impl Leases {
             }
         };
         let before = std::mem::replace(&mut state.replicas, replicas);
-        let State {
+        let LeaseState {
             replicas, missing, ..
         } = &mut *state;
         missing.retain(|name, _| !replicas.contains_key(name));
@@ -469,7 +469,7 @@ impl Leases {
     pub(super) fn alive(&self, name: &str) -> Option<String> {
         let mut state = lock(&self.state);
         if let Some(replica) = state.replicas.get(name) {
-            return (replica.plan != Plan::Gone).then(|| replica.about(name));
+            return (replica.plan != ReplicaPlan::Gone).then(|| replica.about(name));
         }
         let now = Instant::now();
         if state.trusted_until.is_some_and(|until| now < until) {
@@ -486,7 +486,11 @@ impl Leases {
         let may_act = self.is_valid();
         let state = lock(&self.state);
         OwnStatus {
-            replicas: state.replicas.values().filter(|replica| replica.plan != Plan::Gone).count(),
+            replicas: state
+                .replicas
+                .values()
+                .filter(|replica| replica.plan != ReplicaPlan::Gone)
+                .count(),
             hosts: state.held.len(),
             lease_age: state.renewed_at.map(|at| at.elapsed()),
             may_act,
@@ -498,7 +502,7 @@ impl Leases {
     pub(super) fn is_other(&self, name: &str) -> bool {
         let state = lock(&self.state);
         let replica = state.replicas.get(name);
-        name != self.own.name && replica.is_some_and(|replica| replica.plan != Plan::Gone)
+        name != self.own.name && replica.is_some_and(|replica| replica.plan != ReplicaPlan::Gone)
     }
 
     /// Names of the other replicas that were there at the last look.
@@ -507,7 +511,7 @@ impl Leases {
         let others = state
             .replicas
             .iter()
-            .filter(|(name, replica)| replica.plan != Plan::Gone && **name != self.own.name);
+            .filter(|(name, replica)| replica.plan != ReplicaPlan::Gone && **name != self.own.name);
         others.map(|(name, _)| name.clone()).collect()
     }
 
@@ -516,10 +520,10 @@ impl Leases {
         let state = lock(&self.state);
         let others = state.replicas.iter().filter(|(name, replica)| {
             // The own plan may be newer than the entry.
-            replica.plan == Plan::Stay && **name != self.own.name
+            replica.plan == ReplicaPlan::Stay && **name != self.own.name
         });
         let mut names: Vec<String> = others.map(|(name, _)| name.clone()).collect();
-        if state.plan == Plan::Stay {
+        if state.plan == ReplicaPlan::Stay {
             names.push(self.own.name.clone());
         }
         names
@@ -617,13 +621,13 @@ impl Leases {
 
     /// Notes that this replica hands its hosts over, so that no other one chooses it.
     pub(super) async fn prepare_to_leave(&self) -> Result<(), StoreError> {
-        lock(&self.state).plan = Plan::Leave;
+        lock(&self.state).plan = ReplicaPlan::Leave;
         self.renew().await
     }
 
     /// Says that this replica has ended, so that others need not wait for its lease to run out.
     pub(super) async fn leave(&self) {
-        lock(&self.state).plan = Plan::Gone;
+        lock(&self.state).plan = ReplicaPlan::Gone;
         if let Err(error) = self.write_own_entry().await {
             tracing::debug!(%error, "others see only later that this replica has ended");
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::audit_heads::AuditHeads;
-use super::connection::{Connection, failed};
+use super::connection::{NatsConnection, failed};
 use super::import::Import;
 use super::options::NatsOptions;
 use super::shared_text::NatsText;
@@ -13,7 +13,7 @@ use sshjobs_store::{ClusterStatus, CopyReport, KeptHead, StateDir, StoreError};
 
 /// A connection to NATS. A cheap handle: clones share it.
 #[derive(Clone)]
-pub struct Nats(pub(super) Arc<Connection>);
+pub struct Nats(pub(super) Arc<NatsConnection>);
 
 impl Nats {
     /// Connects. Blocks the thread, at most for ten seconds.
@@ -21,7 +21,7 @@ impl Nats {
     /// # Errors
     /// [`StoreError::NatsAway`] if NATS can't be reached, [`StoreError::Nats`] if it refuses the login.
     pub fn connect(options: &NatsOptions) -> Result<Self, StoreError> {
-        Connection::open(options).map(|connection| Self(Arc::new(connection)))
+        NatsConnection::open(options).map(|connection| Self(Arc::new(connection)))
     }
 
     /// A text that all replicas share. Blocks the thread.

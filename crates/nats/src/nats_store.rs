@@ -11,35 +11,35 @@ use tokio::time::timeout;
 
 use super::audit_heads::AuditHeads;
 use super::cancelled_tasks::CancelledTasks;
-use super::chunks::Place;
-use super::connection::{Connection, failed};
-use super::cursors::Cursors;
+use super::chunks::ChunkPosition;
+use super::connection::{NatsConnection, failed};
+use super::cursors::CursorBucket;
 use super::entries;
-use super::events::Events;
+use super::events::EventQueue;
 use super::job_output::JobOutput;
 use super::leases::{Holder, Leases, Own};
 use super::nats::Nats;
 use super::options::SECRET;
-use super::output_streams::{Answer, NewChunk, OutputStreams, Stored, fenced};
-use super::records::Records;
+use super::output_streams::{AnsweringServer, NewChunk, OutputStreams, Stored, fenced};
+use super::records::RecordBucket;
 use super::replicas::Replicas;
 use super::shared_text::NatsText;
 use sshjobs_job::{CursorMove, CursorName, JobId, Moved};
 use sshjobs_output::{LineNo, Timestamp};
 use sshjobs_store::Media;
 use sshjobs_store::{
-    Bounds, Filter, LogLimits, LogWriter, Peers, Record, SharedText, Store, StoreError, StoreEvent,
-    StoredEnd, StoredLog,
+    Filter, LogLimits, Peers, Record, SegmentWriter, SharedText, Store, StoreError, StoreEvent,
+    StoreLimits, StoredEnd, StoredLog,
 };
 
 /// Records and output in NATS JetStream, shared by all replicas of a cluster.
 pub struct NatsStore {
-    connection: Arc<Connection>,
+    connection: Arc<NatsConnection>,
     leases: Arc<Leases>,
     replicas: Arc<Replicas>,
-    records: Arc<Records>,
-    events: Events,
-    cursors: Cursors,
+    records: Arc<RecordBucket>,
+    events: EventQueue,
+    cursors: CursorBucket,
     output: Arc<OutputStreams>,
     secret: [u8; 32],
     /// Renewals, and the index of records. They end with this value.
@@ -67,7 +67,7 @@ impl NatsStore {
     /// Sequence number and bytes of the newest chunk of a job.
     #[cfg(test)]
     pub(super) fn newest_chunk(&self, job: &JobId) -> Option<(u64, bytes::Bytes)> {
-        let last = self.connection.wait(self.output.last(job, Answer::Exact));
+        let last = self.connection.wait(self.output.last(job, AnsweringServer::Exact));
         last.unwrap().map(|last| (last.chunk.sequence, last.bytes))
     }
 
@@ -81,10 +81,10 @@ impl NatsStore {
         connection.wait(connection.until_ready(async || Self::enter(connection, process).await))
     }
 
-    async fn enter(connection: &Arc<Connection>, process: &str) -> Result<Self, StoreError> {
+    async fn enter(connection: &Arc<NatsConnection>, process: &str) -> Result<Self, StoreError> {
         let name = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
-        let events = Events::default();
-        let records = Arc::new(Records::open(connection, events.clone()).await?);
+        let events = EventQueue::default();
+        let records = Arc::new(RecordBucket::open(connection, events.clone()).await?);
         let secret = shared_secret(connection).await?;
         let own = Own {
             name,
@@ -109,7 +109,7 @@ impl NatsStore {
                 "the records were not read within {READ_RECORDS:?}"
             )));
         }
-        let cursors = Cursors::open(connection).await?;
+        let cursors = CursorBucket::open(connection).await?;
         let output = Arc::new(OutputStreams::open(Arc::clone(connection)).await?);
         // Last: others choose this replica for hosts from now on.
         leases.enter().await?;
@@ -146,7 +146,7 @@ impl NatsStore {
     /// Writes a chunk without bytes, so that NATS refuses every later chunk of the last owner.
     async fn fence(&self, id: &JobId) -> Result<(), StoreError> {
         loop {
-            let last = self.output.last(id, Answer::Exact).await.map_err(failed)?;
+            let last = self.output.last(id, AnsweringServer::Exact).await.map_err(failed)?;
             // This replica was paused meanwhile, and another one has taken the job over.
             if last.as_ref().map(|last| last.token) > self.output.token(id) {
                 return Err(failed(fenced(id)));
@@ -154,7 +154,7 @@ impl NatsStore {
             // Nothing was written yet. A first chunk of the last owner would be refused, because
             // that owner expects none before it.
             let start = last.as_ref().map_or(
-                Place {
+                ChunkPosition {
                     segment: 1,
                     offset: 0,
                 },
@@ -255,7 +255,7 @@ fn is_too_long(id: &JobId) -> bool {
 }
 
 /// A random value that all replicas share, created by the first.
-async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> {
+async fn shared_secret(connection: &NatsConnection) -> Result<[u8; 32], StoreError> {
     let fresh: [u8; 32] = rand::rng().random();
     let settings = connection.settings().await?;
     // Fails if another replica has created it.
@@ -444,10 +444,10 @@ impl Store for NatsStore {
         log: &Arc<StoredLog>,
         limits: LogLimits,
         end: Option<&StoredEnd>,
-    ) -> Result<LogWriter, StoreError> {
+    ) -> Result<SegmentWriter, StoreError> {
         match end {
-            None => Ok(LogWriter::new(Arc::clone(log), limits)),
-            Some(end) => LogWriter::resume(Arc::clone(log), limits, end).map_err(failed),
+            None => Ok(SegmentWriter::new(Arc::clone(log), limits)),
+            Some(end) => SegmentWriter::resume(Arc::clone(log), limits, end).map_err(failed),
         }
     }
 
@@ -477,7 +477,7 @@ impl Store for NatsStore {
         self.connection.wait(self.cursors.move_to(job, name, step))
     }
 
-    fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {
+    fn sweep(&self, bounds: &StoreLimits, now: Timestamp) -> Result<(), StoreError> {
         // Each replica has seen removals, and forgets them.
         let removed = self.records.index().take_removed_before(now.saturating_sub(MARKER_MS));
         if !self.leases.is_sweeper() {

@@ -15,8 +15,8 @@ use async_nats::jetstream::{Error as Refusal, ErrorCode};
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use super::chunks::{Chunk, Place};
-use super::connection::{Connection, io_failed};
+use super::chunks::{Chunk, ChunkPosition};
+use super::connection::{NatsConnection, io_failed};
 use super::options::subject_token;
 use super::race::{is_undecided, lost_race};
 use sshjobs_base::lock::lock;
@@ -26,7 +26,7 @@ use sshjobs_store::StoreError;
 /// The output of all jobs: a few streams, so that the work is divided between the servers of NATS.
 /// A job's output is in one of them.
 pub(super) struct OutputStreams {
-    pub(super) connection: Arc<Connection>,
+    pub(super) connection: Arc<NatsConnection>,
     streams: Vec<Stream>,
     /// Fencing tokens of the jobs that this replica owns.
     tokens: Mutex<HashMap<JobId, u64>>,
@@ -54,7 +54,7 @@ const LENGTH_BEFORE: &str = "Sshjobs-Length-Before";
 
 /// A chunk and its bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
+pub(super) struct ChunkMessage {
     pub(super) chunk: Chunk,
     /// Fencing token of the replica that wrote it.
     pub(super) token: u64,
@@ -66,16 +66,16 @@ pub(super) struct Message {
 /// A chunk that is not stored yet.
 #[derive(Clone, Debug)]
 pub(super) struct NewChunk {
-    pub(super) start: Place,
+    pub(super) start: ChunkPosition,
     /// Number of bytes of the segment before, for a segment's first chunk.
     pub(super) length_before: u64,
     pub(super) bytes: Bytes,
 }
 
-impl Message {
+impl ChunkMessage {
     /// `None` for a message that is not a chunk.
     fn of(message: &StreamMessage) -> Option<Self> {
-        let start = Place {
+        let start = ChunkPosition {
             segment: number_in(message, SEGMENT)?,
             offset: number_in(message, OFFSET)?,
         };
@@ -100,7 +100,7 @@ fn number_in(message: &StreamMessage, header: &str) -> Option<u64> {
 
 /// Which server of NATS answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum AnsweringServer {
     /// Any server with a copy. It may lack the newest messages.
     Quick,
     /// The leader, which has all messages.
@@ -118,7 +118,7 @@ pub(super) enum Stored {
 
 impl OutputStreams {
     /// Opens the streams. Creates missing ones.
-    pub(super) async fn open(connection: Arc<Connection>) -> Result<Self, StoreError> {
+    pub(super) async fn open(connection: Arc<NatsConnection>) -> Result<Self, StoreError> {
         let mut streams = Vec::new();
         for number in 0..STREAMS {
             let name = format!("{}_output_{number}", connection.prefix);
@@ -180,8 +180,8 @@ impl OutputStreams {
     ///
     /// # Errors
     /// If NATS can't be reached, or its leader has just been elected and does not have that chunk yet.
-    pub(super) async fn last_since_fence(&self, job: &JobId) -> io::Result<Option<Message>> {
-        let last = self.last(job, Answer::Exact).await?;
+    pub(super) async fn last_since_fence(&self, job: &JobId) -> io::Result<Option<ChunkMessage>> {
+        let last = self.last(job, AnsweringServer::Exact).await?;
         let fence = lock(&self.fences).get(job).copied().unwrap_or(0);
         if last.as_ref().map_or(0, |last| last.chunk.sequence) < fence {
             return Err(io_failed("the leader does not have the newest output yet"));
@@ -198,11 +198,11 @@ impl OutputStreams {
         &self,
         job: &JobId,
         sequence: u64,
-        answer: Answer,
-    ) -> io::Result<Option<Message>> {
+        answer: AnsweringServer,
+    ) -> io::Result<Option<ChunkMessage>> {
         let subject = self.chunks_subject(job);
         let found = self.next_message(job, subject, sequence, answer).await?;
-        Ok(found.as_ref().and_then(Message::of))
+        Ok(found.as_ref().and_then(ChunkMessage::of))
     }
 
     /// The first message of a subject with at least this sequence number.
@@ -211,18 +211,18 @@ impl OutputStreams {
         job: &JobId,
         subject: String,
         sequence: u64,
-        answer: Answer,
+        answer: AnsweringServer,
     ) -> io::Result<Option<StreamMessage>> {
         let stream = self.stream(job);
         match answer {
-            Answer::Quick => {
+            AnsweringServer::Quick => {
                 match stream.direct_get_next_for_subject(subject, Some(sequence)).await {
                     Ok(message) => Ok(Some(message)),
                     Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
                     Err(error) => Err(io_failed(error)),
                 }
             }
-            Answer::Exact => {
+            AnsweringServer::Exact => {
                 let found = stream
                     .raw_message_builder()
                     .next_by_subject(subject)
@@ -239,22 +239,28 @@ impl OutputStreams {
     }
 
     /// The newest chunk.
-    pub(super) async fn last(&self, job: &JobId, answer: Answer) -> io::Result<Option<Message>> {
+    pub(super) async fn last(
+        &self,
+        job: &JobId,
+        answer: AnsweringServer,
+    ) -> io::Result<Option<ChunkMessage>> {
         let subject = self.chunks_subject(job);
         let stream = self.stream(job);
         let found = match answer {
-            Answer::Quick => match stream.direct_get_last_for_subject(subject).await {
+            AnsweringServer::Quick => match stream.direct_get_last_for_subject(subject).await {
                 Ok(message) => Some(message),
                 Err(error) if error.kind() == DirectGetErrorKind::NotFound => None,
                 Err(error) => return Err(io_failed(error)),
             },
-            Answer::Exact => match stream.get_last_raw_message_by_subject(&subject).await {
-                Ok(message) => Some(message),
-                Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => None,
-                Err(error) => return Err(io_failed(error)),
-            },
+            AnsweringServer::Exact => {
+                match stream.get_last_raw_message_by_subject(&subject).await {
+                    Ok(message) => Some(message),
+                    Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => None,
+                    Err(error) => return Err(io_failed(error)),
+                }
+            }
         };
-        Ok(found.as_ref().and_then(Message::of))
+        Ok(found.as_ref().and_then(ChunkMessage::of))
     }
 
     /// Stores a chunk, if the job's newest message is the one with the sequence number `newest` (0
@@ -292,7 +298,7 @@ impl OutputStreams {
                 Ok(sequence) => return Ok(Stored::At(sequence)),
                 Err(error) if lost_race(&error) && !is_undecided(&error) => {
                     // An earlier attempt may have stored it, although its answer was lost.
-                    let last = self.last(job, Answer::Exact).await?;
+                    let last = self.last(job, AnsweringServer::Exact).await?;
                     let own = last.filter(|last| {
                         last.token == token && last.chunk.start == start && last.bytes == bytes
                     });

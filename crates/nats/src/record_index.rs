@@ -11,7 +11,7 @@ use sshjobs_store::{Filter, Record};
 #[derive(Default)]
 pub(super) struct RecordIndex {
     /// The newest first, in the order of lists.
-    entries: BTreeMap<(Reverse<Timestamp>, JobId), Entry>,
+    entries: BTreeMap<(Reverse<Timestamp>, JobId), RecordSummary>,
     started_at: HashMap<JobId, Timestamp>,
     /// The highest revision of all changes.
     newest_change: u64,
@@ -21,7 +21,7 @@ pub(super) struct RecordIndex {
 
 /// A summary of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
+struct RecordSummary {
     revision: u64,
     caller: Caller,
     host: String,
@@ -33,7 +33,7 @@ struct Entry {
     stored_bytes: u64,
 }
 
-impl Entry {
+impl RecordSummary {
     fn new(record: &Record, revision: u64) -> Self {
         Self {
             revision,
@@ -71,7 +71,7 @@ impl RecordIndex {
         self.started_at.insert(record.id.clone(), record.started_at);
         self.entries.insert(
             (Reverse(record.started_at), record.id.clone()),
-            Entry::new(record, revision),
+            RecordSummary::new(record, revision),
         );
     }
 
@@ -99,7 +99,7 @@ impl RecordIndex {
         self.newest_change
     }
 
-    fn entry(&self, id: &JobId) -> Option<&Entry> {
+    fn entry(&self, id: &JobId) -> Option<&RecordSummary> {
         let started_at = *self.started_at.get(id)?;
         self.entries.get(&(Reverse(started_at), id.clone()))
     }

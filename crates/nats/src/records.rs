@@ -8,9 +8,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::connection::{Connection, failed};
+use super::connection::{NatsConnection, failed};
 use super::entries;
-use super::events::Events;
+use super::events::EventQueue;
 use super::options::{subject_token, token_text};
 use super::race::{RACE_PAUSE, lost_race};
 use super::record_index::RecordIndex;
@@ -22,7 +22,7 @@ use sshjobs_store::{Filter, Record, StoreError, StoreEvent};
 
 /// Records of jobs. Every write compares the revision, so that no change of another replica is
 /// lost.
-pub(super) struct Records {
+pub(super) struct RecordBucket {
     jobs: kv::Store,
     keys: kv::Store,
     tombstones: Tombstones,
@@ -30,7 +30,7 @@ pub(super) struct Records {
     /// Revisions of this replica's own records.
     revisions: Mutex<HashMap<JobId, u64>>,
     /// Receives removed records.
-    events: Events,
+    events: EventQueue,
     /// True once the index has all records that were there when it was opened.
     is_complete: watch::Sender<bool>,
 }
@@ -40,10 +40,10 @@ const AT_ONCE: usize = 64;
 /// Maximum looks, [`RACE_PAUSE`] apart, for a write that NATS is about to store.
 const MOST_LOOKS: usize = 100;
 
-impl Records {
+impl RecordBucket {
     pub(super) async fn open(
-        connection: &Arc<Connection>,
-        events: Events,
+        connection: &Arc<NatsConnection>,
+        events: EventQueue,
     ) -> Result<Self, StoreError> {
         let none = std::time::Duration::ZERO;
         Ok(Self {
@@ -379,7 +379,7 @@ impl Records {
         Ok(())
     }
 
-    pub(super) fn index(&self) -> sshjobs_base::lock::Guard<'_, RecordIndex> {
+    pub(super) fn index(&self) -> sshjobs_base::lock::LockGuard<'_, RecordIndex> {
         lock(&self.index)
     }
 

@@ -11,18 +11,18 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::cancelled_tasks::CancelledTasks;
-use super::connection::{Connection, failed};
-use super::events::Events;
+use super::connection::{NatsConnection, failed};
+use super::events::EventQueue;
 use super::leases::{Holder, Leases, machine_name};
 use super::options::subject_token;
-use super::tunnel::{Ends, stream};
+use super::tunnel::{TunnelEnds, stream};
 use sshjobs_base::lock::lock;
 use sshjobs_job::JobId;
 use sshjobs_store::{HostPlace, OwnStatus, PeerStream, Peers, StoreError, StoreEvent};
 
 /// The other replicas, as this one reaches them.
 pub(super) struct Replicas {
-    connection: Arc<Connection>,
+    connection: Arc<NatsConnection>,
     leases: Arc<Leases>,
     cancelled_tasks: CancelledTasks,
     /// Requests of other replicas to connect. Subscribed to when first needed.
@@ -46,13 +46,13 @@ const LONGEST_HOST: usize = 255;
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Subject of messages about deleted output. The payload is the job's id.
-pub(super) fn forgotten_subject(connection: &Connection) -> String {
+pub(super) fn forgotten_subject(connection: &NatsConnection) -> String {
     format!("{}.output_forgotten", connection.prefix)
 }
 
 impl Replicas {
     pub(super) fn new(
-        connection: Arc<Connection>,
+        connection: Arc<NatsConnection>,
         leases: Arc<Leases>,
         cancelled_tasks: CancelledTasks,
     ) -> Self {
@@ -100,7 +100,7 @@ impl Replicas {
     }
 
     /// Receives requests for hosts, until it is dropped.
-    pub(super) async fn receive_requests(self: Arc<Self>, events: Events) {
+    pub(super) async fn receive_requests(self: Arc<Self>, events: EventQueue) {
         let subject = self.wanted_subject(self.leases.name());
         loop {
             let mut requests = self.subscribe(&subject).await;
@@ -114,7 +114,7 @@ impl Replicas {
     }
 
     /// Receives hosts that other replicas hand over, until it is dropped.
-    pub(super) async fn receive_hosts(self: Arc<Self>, events: Events) {
+    pub(super) async fn receive_hosts(self: Arc<Self>, events: EventQueue) {
         let subject = self.gained_subject(self.leases.name());
         loop {
             let mut gained = self.subscribe(&subject).await;
@@ -130,7 +130,7 @@ impl Replicas {
     }
 
     /// Learns which output other replicas delete, until it is dropped.
-    pub(super) async fn receive_forgotten(self: Arc<Self>, events: Events) {
+    pub(super) async fn receive_forgotten(self: Arc<Self>, events: EventQueue) {
         let subject = forgotten_subject(&self.connection);
         let mut outages = self.connection.outages();
         loop {
@@ -167,7 +167,7 @@ impl Replicas {
     }
 
     fn start(&self, incoming: Subscriber, outgoing: String) -> Box<dyn PeerStream> {
-        let (stream, moving) = stream(Ends {
+        let (stream, moving) = stream(TunnelEnds {
             client: self.connection.client.clone(),
             incoming,
             outgoing,

@@ -8,7 +8,7 @@ use futures_util::TryStreamExt;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::connection::{Connection, failed};
+use super::connection::{NatsConnection, failed};
 use super::entries;
 use super::race::{RACE_PAUSE, lost_race};
 use sshjobs_base::lock::lock;
@@ -17,7 +17,7 @@ use sshjobs_store::{SharedText, StoreError, Versioned};
 /// A text in the bucket of settings. A task keeps a copy up to date, so that reading it takes no
 /// call.
 pub struct NatsText {
-    connection: Arc<Connection>,
+    connection: Arc<NatsConnection>,
     settings: kv::Store,
     name: &'static str,
     copy: Arc<Mutex<Versioned>>,
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 impl NatsText {
     pub(super) fn open(
-        connection: &Arc<Connection>,
+        connection: &Arc<NatsConnection>,
         name: &'static str,
     ) -> Result<Self, StoreError> {
         let opening = connection.until_ready(async || {

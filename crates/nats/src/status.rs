@@ -6,8 +6,8 @@ use async_nats::jetstream::{kv, stream};
 use futures_util::TryStreamExt;
 use tokio::time::Instant;
 
-use super::connection::{Connection, failed};
-use super::leases::{Plan, Replica, read_replicas};
+use super::connection::{NatsConnection, failed};
+use super::leases::{Replica, ReplicaPlan, read_replicas};
 use super::options::token_text;
 use sshjobs_store::{
     ClusterStatus, HostStatus, NatsStatus, ReplicaState, ReplicaStatus, StoreError, StreamStatus,
@@ -28,7 +28,7 @@ const STREAMS: [&str; 10] = [
 ];
 
 /// Reads the state of the cluster. Creates nothing.
-pub(super) async fn read_status(connection: &Connection) -> Result<ClusterStatus, StoreError> {
+pub(super) async fn read_status(connection: &NatsConnection) -> Result<ClusterStatus, StoreError> {
     let Some(replicas) = connection.existing_bucket("replicas").await? else {
         return Err(StoreError::UnusedPrefix(connection.prefix.clone()));
     };
@@ -46,9 +46,9 @@ pub(super) async fn read_status(connection: &Connection) -> Result<ClusterStatus
         process: replica.process,
         machine: replica.machine,
         state: match replica.plan {
-            Plan::Stay => ReplicaState::Active,
-            Plan::Leave => ReplicaState::Leaving,
-            Plan::Gone => ReplicaState::Ended,
+            ReplicaPlan::Stay => ReplicaState::Active,
+            ReplicaPlan::Leave => ReplicaState::Leaving,
+            ReplicaPlan::Gone => ReplicaState::Ended,
         },
         hosts: replica.figures.hosts,
         jobs: replica.figures.jobs,
@@ -77,7 +77,8 @@ async fn read_hosts(
             && let Some(host) = token_text(&entry.key)
         {
             let holder = String::from_utf8_lossy(&entry.value).into_owned();
-            let is_there = replicas.get(&holder).is_some_and(|replica| replica.plan != Plan::Gone);
+            let is_there =
+                replicas.get(&holder).is_some_and(|replica| replica.plan != ReplicaPlan::Gone);
             let status = HostStatus {
                 host: host.clone(),
                 replica: is_there.then_some(holder),
@@ -92,7 +93,7 @@ async fn read_hosts(
     Ok(hosts.into_values().collect())
 }
 
-async fn read_nats(connection: &Connection) -> Result<NatsStatus, StoreError> {
+async fn read_nats(connection: &NatsConnection) -> Result<NatsStatus, StoreError> {
     let asked_at = Instant::now();
     connection.client.flush().await.map_err(failed)?;
     let round_trip = asked_at.elapsed();

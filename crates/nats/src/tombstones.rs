@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_nats::jetstream::kv;
 
-use super::connection::{Connection, failed};
+use super::connection::{NatsConnection, failed};
 use super::entries;
 use super::options::subject_token;
 use super::record_text::{key_of, read, write};
@@ -20,7 +20,7 @@ pub(super) struct Tombstones(kv::Store);
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl Tombstones {
-    pub(super) async fn open(connection: &Arc<Connection>) -> Result<Self, StoreError> {
+    pub(super) async fn open(connection: &Arc<NatsConnection>) -> Result<Self, StoreError> {
         Ok(Self(connection.bucket("tombstones", KEPT).await?))
     }
 

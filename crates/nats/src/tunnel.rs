@@ -1,7 +1,7 @@
 //! Streams of bytes between replicas, over core NATS.
 //!
 //! A stream has two subjects, one for each direction. A message is one byte that says what it is,
-//! a number, and for [data](Frame::Data) the bytes. Each side sends at most [`WINDOW`] messages of
+//! a number, and for [data](TunnelFrame::Data) the bytes. Each side sends at most [`WINDOW`] messages of
 //! data that the other side has not taken, so that a slow reader holds the writer back. NATS loses
 //! messages when a connection breaks; data is numbered, so that a loss ends the stream instead of
 //! changing it. A side that hears nothing for [`SILENCE`] takes the other one for dead.
@@ -27,7 +27,7 @@ const SILENCE: Duration = Duration::from_secs(8);
 
 /// A message of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Frame {
+enum TunnelFrame {
     /// The next bytes, with their number.
     Data(u64, Bytes),
     /// The number of data messages that were acknowledged so far.
@@ -46,7 +46,7 @@ const END: u8 = 2;
 const ALIVE_KIND: u8 = 3;
 const BROKEN: u8 = 4;
 
-impl Frame {
+impl TunnelFrame {
     fn encode(&self) -> Bytes {
         let (kind, number, data): (u8, u64, &[u8]) = match self {
             Self::Data(number, data) => (DATA, *number, data),
@@ -77,7 +77,7 @@ impl Frame {
 }
 
 /// The two subjects of a stream, at one of its ends.
-pub(super) struct Ends {
+pub(super) struct TunnelEnds {
     pub(super) client: Client,
     /// Messages for this side.
     pub(super) incoming: Subscriber,
@@ -86,21 +86,21 @@ pub(super) struct Ends {
 }
 
 /// A stream over two subjects, and the task that moves its bytes.
-pub(super) fn stream(ends: Ends) -> (DuplexStream, impl Future<Output = ()> + Send) {
+pub(super) fn stream(ends: TunnelEnds) -> (DuplexStream, impl Future<Output = ()> + Send) {
     let (ours, theirs) = duplex(2 * PIECE);
     let moving = async move {
         let outgoing = ends.outgoing.clone();
         let client = ends.client.clone();
         if let Err(error) = move_bytes(theirs, ends).await {
             tracing::debug!(%error, "a stream between replicas broke");
-            client.publish(outgoing, Frame::Broken.encode()).await.ok();
+            client.publish(outgoing, TunnelFrame::Broken.encode()).await.ok();
         }
     };
     (ours, moving)
 }
 
 /// State of a stream at one of its ends.
-struct Moving {
+struct TunnelProgress {
     client: Client,
     outgoing: String,
     /// Number of messages of data that were sent, and that the other side has taken.
@@ -117,14 +117,14 @@ struct Moving {
 }
 
 /// Moves bytes in both directions, until both have ended.
-async fn move_bytes(local: DuplexStream, ends: Ends) -> io::Result<()> {
-    let Ends {
+async fn move_bytes(local: DuplexStream, ends: TunnelEnds) -> io::Result<()> {
+    let TunnelEnds {
         client,
         mut incoming,
         outgoing,
     } = ends;
     let (mut reading, mut writing) = split(local);
-    let mut moving = Moving {
+    let mut moving = TunnelProgress {
         client,
         outgoing,
         sent: 0,
@@ -163,15 +163,15 @@ async fn move_bytes(local: DuplexStream, ends: Ends) -> io::Result<()> {
                         "the other replica does not answer",
                     ));
                 }
-                moving.send(&Frame::Alive).await?;
+                moving.send(&TunnelFrame::Alive).await?;
             }
         }
     }
     Ok(())
 }
 
-impl Moving {
-    async fn send(&self, frame: &Frame) -> io::Result<()> {
+impl TunnelProgress {
+    async fn send(&self, frame: &TunnelFrame) -> io::Result<()> {
         let sending = self.client.publish(self.outgoing.clone(), frame.encode());
         sending.await.map_err(io::Error::other)
     }
@@ -180,11 +180,11 @@ impl Moving {
     async fn send_read(&mut self, count: usize, buffer: &mut BytesMut) -> io::Result<()> {
         if count == 0 {
             self.has_sent_end = true;
-            return self.send(&Frame::End(self.sent)).await;
+            return self.send(&TunnelFrame::End(self.sent)).await;
         }
         let data = buffer.split().freeze();
         buffer.reserve(PIECE);
-        let frame = Frame::Data(self.sent, data);
+        let frame = TunnelFrame::Data(self.sent, data);
         self.sent += 1;
         self.send(&frame).await
     }
@@ -192,18 +192,18 @@ impl Moving {
     /// Handles a message of the other side.
     fn receive(&mut self, payload: &Bytes) -> io::Result<()> {
         self.heard_at = Instant::now();
-        match Frame::decode(payload).ok_or(io::ErrorKind::InvalidData)? {
-            Frame::Data(number, data) if number == self.received => {
+        match TunnelFrame::decode(payload).ok_or(io::ErrorKind::InvalidData)? {
+            TunnelFrame::Data(number, data) if number == self.received => {
                 self.received += 1;
                 self.arrived.push_back(data);
             }
-            Frame::End(number) if number == self.received => self.has_received_end = true,
-            Frame::Data(..) | Frame::End(_) => {
+            TunnelFrame::End(number) if number == self.received => self.has_received_end = true,
+            TunnelFrame::Data(..) | TunnelFrame::End(_) => {
                 return Err(io::Error::other("messages between replicas were lost"));
             }
-            Frame::Taken(number) => self.taken = self.taken.max(number),
-            Frame::Alive => {}
-            Frame::Broken => return Err(io::ErrorKind::ConnectionReset.into()),
+            TunnelFrame::Taken(number) => self.taken = self.taken.max(number),
+            TunnelFrame::Alive => {}
+            TunnelFrame::Broken => return Err(io::ErrorKind::ConnectionReset.into()),
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl Moving {
         }
         self.arrived.pop_front();
         let taken = self.received - self.arrived.len() as u64;
-        self.send(&Frame::Taken(taken)).await
+        self.send(&TunnelFrame::Taken(taken)).await
     }
 }
 
@@ -246,17 +246,17 @@ mod tests {
     #[test]
     fn a_message_is_received_as_it_was_sent() {
         for frame in [
-            Frame::Data(7, Bytes::from_static(b"ab")),
-            Frame::Taken(u64::MAX),
-            Frame::End(0),
-            Frame::Alive,
-            Frame::Broken,
+            TunnelFrame::Data(7, Bytes::from_static(b"ab")),
+            TunnelFrame::Taken(u64::MAX),
+            TunnelFrame::End(0),
+            TunnelFrame::Alive,
+            TunnelFrame::Broken,
         ] {
-            assert_eq!(Frame::decode(&frame.encode()), Some(frame));
+            assert_eq!(TunnelFrame::decode(&frame.encode()), Some(frame));
         }
-        assert_eq!(Frame::decode(&Bytes::from_static(b"\x00\x01")), None);
+        assert_eq!(TunnelFrame::decode(&Bytes::from_static(b"\x00\x01")), None);
         assert_eq!(
-            Frame::decode(&Bytes::from_static(b"\x09\0\0\0\0\0\0\0\0")),
+            TunnelFrame::decode(&Bytes::from_static(b"\x09\0\0\0\0\0\0\0\0")),
             None
         );
     }

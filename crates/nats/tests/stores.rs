@@ -10,15 +10,17 @@ use proptest::test_runner::FileFailurePersistence;
 use tokio::time::Instant;
 
 use sshjobs_job::{
-    Archive, Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent,
-    Matching, Outcome, OutputStore, Storage, StoreLoad, Wait,
+    Archive, Batch, Caller, Draft, EndOfJob, Exit, Job, JobId, JobIdentity, Log, LogChange,
+    LogEvent, Matching, Outcome, OutputStore, Storage, StoreLoad, Wait,
 };
 use sshjobs_nats::{Nats, NatsOptions, NatsStore};
 use sshjobs_output::{
-    Content, LineNo, Match, MemberNo, PageLine, PageQuery, ReadQuery, Render, Ring, RingLimits,
-    Search, SearchQuery, Selection, Source, Stream, Unit,
+    Content, Line, LineNo, Match, MemberNo, OutputSource, PageQuery, ReadQuery, Render, Ring,
+    RingLimits, Search, SearchQuery, Selection, Stream, Unit,
 };
-use sshjobs_store::{Bounds, Filter, LogLimits, LogWriter, Memory, Record, StateDir, Store};
+use sshjobs_store::{
+    Filter, LogLimits, Memory, Record, SegmentWriter, StateDir, Store, StoreLimits,
+};
 
 /// Ignores notifications: the test stores when it wants to.
 struct Idle;
@@ -55,7 +57,7 @@ struct Kept {
     store: Box<dyn Store>,
     record: Record,
     job: Arc<Job>,
-    writer: LogWriter,
+    writer: SegmentWriter,
     /// A ring that evicts nothing.
     model: Ring,
 }
@@ -99,7 +101,7 @@ impl Kept {
 
     fn say(&mut self, stream: Stream, bytes: &[u8]) {
         self.job.record(
-            vec![Change::Append(stream.into(), bytes.to_vec().into())],
+            vec![LogChange::Append(stream.into(), bytes.to_vec().into())],
             Instant::now(),
         );
     }
@@ -125,7 +127,7 @@ impl Kept {
         let log = self.store.log(&self.job.id);
         let end = log.open(RING).unwrap();
         self.writer = self.store.write(&log, LOG, Some(&end)).unwrap();
-        let identity = Identity {
+        let identity = JobIdentity {
             id: self.job.id.clone(),
             mark: self.job.mark.clone(),
             caller: self.job.caller.clone(),
@@ -265,7 +267,7 @@ impl Kept {
             found
                 .into_iter()
                 .map(|found| {
-                    let texts = |lines: Vec<PageLine>| -> Vec<String> {
+                    let texts = |lines: Vec<Line>| -> Vec<String> {
                         lines.into_iter().map(|line| line.text).collect()
                     };
                     (
@@ -538,7 +540,7 @@ async fn what_is_old_or_too_much_goes_and_the_oldest_output_first() {
         }
         store
             .sweep(
-                &Bounds {
+                &StoreLimits {
                     bytes: 10,
                     age: 2000,
                 },
@@ -584,7 +586,7 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
     kept.model.append(Stream::Stdout, b"one\ntwo\nhalf again\n", 0);
     kept.restart();
     kept.job.record(
-        vec![Change::Append(Stream::Stdout.into(), " again\n".into())],
+        vec![LogChange::Append(Stream::Stdout.into(), " again\n".into())],
         Instant::now(),
     );
     let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
@@ -601,9 +603,9 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
 async fn a_stored_line_of_a_fleet_has_its_member() {
     let mut kept = Kept::new(Box::new(Memory::default()));
     let member = MemberNo::at(6);
-    let source = Source::of_member(member, Stream::Stderr);
+    let source = OutputSource::of_member(member, Stream::Stderr);
     kept.job.record(
-        vec![Change::Append(source, "text\n".into())],
+        vec![LogChange::Append(source, "text\n".into())],
         Instant::now(),
     );
     kept.store(1 << 20);
@@ -806,7 +808,7 @@ fn records_and_sweeps_survive_a_clock_that_jumps() {
     store.admit(&ended).unwrap();
     store
         .sweep(
-            &Bounds {
+            &StoreLimits {
                 bytes: 1 << 30,
                 age: 2000,
             },
@@ -816,7 +818,7 @@ fn records_and_sweeps_survive_a_clock_that_jumps() {
     assert!(store.get(&ended.id).unwrap().is_some(), "it is not old");
     store
         .sweep(
-            &Bounds {
+            &StoreLimits {
                 bytes: 1 << 30,
                 age: 2000,
             },

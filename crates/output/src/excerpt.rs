@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::line_no::LineNo;
-use super::page::PageLine;
+use super::page::Line;
 use super::render::Render;
 use super::stream::Selection;
 use crate::ring::Ring;
@@ -11,11 +11,11 @@ use crate::ring::Ring;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
     /// The first lines: all of them if nothing is omitted, none if the first ones were evicted.
-    pub head: Vec<PageLine>,
+    pub head: Vec<Line>,
     /// The last lines of stderr that are neither in `head` nor in `tail`, oldest first.
-    pub errors: Vec<PageLine>,
+    pub errors: Vec<Line>,
     /// The last lines, if lines before them are omitted.
-    pub tail: Vec<PageLine>,
+    pub tail: Vec<Line>,
     /// Number of lines between head and tail. Some of them may be in `errors`.
     pub between: u64,
 }
@@ -34,7 +34,7 @@ impl Excerpt {
     /// Takes the first lines from `first` and the last from `last`; both may be the same ring.
     /// `errors` are the last lines of stderr. Each part ends at a line border. If the first lines
     /// were evicted, the last get their part.
-    pub fn of(first: &Ring, last: &Ring, errors: Vec<PageLine>, budget: ExcerptBudget) -> Self {
+    pub fn of(first: &Ring, last: &Ring, errors: Vec<Line>, budget: ExcerptBudget) -> Self {
         let total = last.newest().value();
         let has_head = first.before_first() == LineNo::START
             && first.line_count() as u64 == first.newest().value();
@@ -75,9 +75,9 @@ impl Excerpt {
 }
 
 /// The last of these lines, within a budget.
-fn last_of(lines: Vec<PageLine>, max_bytes: usize) -> Vec<PageLine> {
+fn last_of(lines: Vec<Line>, max_bytes: usize) -> Vec<Line> {
     let mut budget = Budget::new(max_bytes);
-    let mut last: Vec<PageLine> = lines
+    let mut last: Vec<Line> = lines
         .into_iter()
         .rev()
         .take_while(|line| budget.spend_line(line.shown_bytes()))
@@ -86,20 +86,20 @@ fn last_of(lines: Vec<PageLine>, max_bytes: usize) -> Vec<PageLine> {
     last
 }
 
-fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
+fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<Line> {
     let mut budget = Budget::new(max_bytes);
     ring.lines_after(LineNo::START, Selection::Both)
-        .map(|line| PageLine::of(&line, Render::Clean))
+        .map(|line| Line::of(&line, Render::Clean))
         .take_while(|line| budget.spend_line(line.shown_bytes()))
         .collect()
 }
 
-fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
+fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<Line> {
     // A line costs at least one byte, its end, so no more than `max_bytes` lines fit.
     let behind = ring.newest().value().saturating_sub(max_bytes as u64);
     let last = ring.lines_after(LineNo::new(behind), Selection::Both);
     last_of(
-        last.map(|line| PageLine::of(&line, Render::Clean)).collect(),
+        last.map(|line| Line::of(&line, Render::Clean)).collect(),
         max_bytes,
     )
 }
@@ -110,7 +110,7 @@ mod tests {
     use crate::Stream;
     use crate::ring::RingLimits;
 
-    fn texts(lines: &[PageLine]) -> Vec<&str> {
+    fn texts(lines: &[Line]) -> Vec<&str> {
         lines.iter().map(|line| line.text.as_str()).collect()
     }
 
@@ -175,7 +175,7 @@ mod tests {
     /// The excerpt of a ring with its last errors, in 40 bytes if it is cut.
     fn excerpt_with_errors(ring: &Ring) -> Excerpt {
         let errors = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
-        let errors = errors.map(|line| PageLine::of(&line, Render::Clean)).collect();
+        let errors = errors.map(|line| Line::of(&line, Render::Clean)).collect();
         let budget = ExcerptBudget { whole: 50, cut: 40 };
         Excerpt::of(ring, ring, errors, budget)
     }

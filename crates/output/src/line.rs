@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::line_no::LineNo;
-use super::render::{Escape, Render, clean_after};
+use super::render::{OpenEscape, Render, clean_after};
 use super::source::MemberNo;
 use super::stream::Stream;
 
@@ -25,7 +25,7 @@ pub type Bytes<'a> = Cow<'a, [u8]>;
 
 /// One kept line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
+pub struct RingLine<'a> {
     /// Its number in the job's output.
     pub line_no: LineNo,
     /// Its stream.
@@ -42,10 +42,10 @@ pub struct Line<'a> {
     /// The LF or CRLF that ended it. Empty if it was cut, or if its stream ended.
     pub terminator: &'static str,
     /// The escape sequence that its first bytes belong to, if it was cut inside one.
-    pub(super) escape: Escape,
+    pub(super) escape: OpenEscape,
 }
 
-impl Line<'_> {
+impl RingLine<'_> {
     /// The line as text, without its end.
     pub fn render(&self, render: Render) -> Cow<'_, str> {
         match render {

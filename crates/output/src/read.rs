@@ -1,12 +1,12 @@
 //! Reads by position: lines, characters or bytes.
 
 use super::budget::Budget;
-use super::line::Line;
+use super::line::RingLine;
 use super::line_no::LineNo;
 use super::render::Render;
 use super::stream::Selection;
 use super::unit::{Measure, Unit};
-use crate::page::PageLine;
+use crate::page::Line;
 use crate::ring::Ring;
 
 /// A read request: a part of the output, by its position since the start of the job.
@@ -51,7 +51,7 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Whole lines.
-    Lines(Vec<PageLine>),
+    Lines(Vec<Line>),
     /// Text, line ends included.
     Chars(String),
     /// Raw bytes.
@@ -139,7 +139,7 @@ fn lines_from<'a>(
     ring: &'a Ring,
     query: &ReadQuery,
     offset: u64,
-) -> (usize, impl Iterator<Item = Line<'a>>) {
+) -> (usize, impl Iterator<Item = RingLine<'a>>) {
     let before = line_before(ring, query, offset);
     let skip = offset.saturating_sub(ring.extent(before, query.selection, query.measure()));
     (
@@ -148,13 +148,13 @@ fn lines_from<'a>(
     )
 }
 
-fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
+fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<Line> {
     let mut budget = Budget::new(query.max_bytes);
     // A position in lines is a line border, so there is nothing to skip within a line.
     let (_, found) = lines_from(ring, query, offset);
     let mut lines = Vec::new();
     for line in found.take(query.length) {
-        let rendered = PageLine::of(&line, query.render);
+        let rendered = Line::of(&line, query.render);
         if !budget.spend(rendered.cost(&line) + 1) && !lines.is_empty() {
             break;
         }

@@ -32,12 +32,12 @@ pub fn render(text: &[u8], render: Render) -> Cow<'_, str> {
 /// keeps the last one with visible text. Invalid UTF-8 becomes U+FFFD. Lines are independent: a
 /// sequence left open at the end of a line does not affect the next.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
-    clean_after(Escape::None, line)
+    clean_after(OpenEscape::None, line)
 }
 
 /// Like [`clean`], for the rest of a line that was cut inside an escape sequence.
-pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
-    if escape == Escape::None
+pub(super) fn clean_after(escape: OpenEscape, line: &[u8]) -> Cow<'_, str> {
+    if escape == OpenEscape::None
         && let Some(text) = harmless_text(line)
     {
         return Cow::Borrowed(text);
@@ -50,7 +50,7 @@ pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
     parser.advance(&mut view, escape.introducer());
     parser.advance(&mut view, line);
     // Bytes of an open escape sequence are not text, so none is cut.
-    if ends_inside_a_character(line) && escape.after(line) == Escape::None {
+    if ends_inside_a_character(line) && escape.after(line) == OpenEscape::None {
         view.show(char::REPLACEMENT_CHARACTER);
     }
     Cow::Owned(view.text)
@@ -78,7 +78,7 @@ pub(super) fn is_plain(text: &[u8], other: u8) -> bool {
 
 /// The escape sequence that is open at the end of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Escape {
+pub enum OpenEscape {
     /// None.
     #[default]
     None,
@@ -96,7 +96,7 @@ pub enum Escape {
     OtherString,
 }
 
-impl Escape {
+impl OpenEscape {
     const ALL: [Self; 7] = [
         Self::None,
         Self::Started,
@@ -155,33 +155,33 @@ impl Escape {
 }
 
 /// The parser's first callback reveals its previous state.
-struct Witness(Option<Escape>);
+struct Witness(Option<OpenEscape>);
 
 impl Witness {
-    fn see(&mut self, escape: Escape) {
+    fn see(&mut self, escape: OpenEscape) {
         self.0.get_or_insert(escape);
     }
 }
 
 impl Perform for Witness {
     fn print(&mut self, _: char) {
-        self.see(Escape::None);
+        self.see(OpenEscape::None);
     }
 
     fn hook(&mut self, _: &Params, _: &[u8], _: bool, _: char) {
-        self.see(Escape::DcsHeader);
+        self.see(OpenEscape::DcsHeader);
     }
 
     fn put(&mut self, _: u8) {
-        self.see(Escape::Dcs);
+        self.see(OpenEscape::Dcs);
     }
 
     fn osc_dispatch(&mut self, _: &[&[u8]], _: bool) {
-        self.see(Escape::Osc);
+        self.see(OpenEscape::Osc);
     }
 
     fn esc_dispatch(&mut self, _: &[u8], _: bool, _: u8) {
-        self.see(Escape::Started);
+        self.see(OpenEscape::Started);
     }
 }
 
@@ -315,22 +315,25 @@ mod tests {
 
     #[test]
     fn each_open_escape_sequence_is_recognized() {
-        for escape in Escape::ALL {
-            assert_eq!(Escape::None.after(escape.introducer()), escape);
+        for escape in OpenEscape::ALL {
+            assert_eq!(OpenEscape::None.after(escape.introducer()), escape);
             assert_eq!(escape.after(b""), escape);
         }
-        assert_eq!(Escape::Csi.after(b"1<"), Escape::Csi);
-        assert_eq!(Escape::Dcs.after(b"data"), Escape::Dcs);
-        assert_eq!(Escape::Osc.after(b"0;title\x07"), Escape::None);
+        assert_eq!(OpenEscape::Csi.after(b"1<"), OpenEscape::Csi);
+        assert_eq!(OpenEscape::Dcs.after(b"data"), OpenEscape::Dcs);
+        assert_eq!(OpenEscape::Osc.after(b"0;title\x07"), OpenEscape::None);
     }
 
     #[test]
     fn a_stored_number_names_its_escape_sequence() {
-        for escape in Escape::ALL {
-            assert_eq!(Escape::of_code(escape.code()), Some(escape));
+        for escape in OpenEscape::ALL {
+            assert_eq!(OpenEscape::of_code(escape.code()), Some(escape));
         }
-        assert_eq!((Escape::None.code(), Escape::OtherString.code()), (0, 6));
-        assert_eq!(Escape::of_code(7), None);
+        assert_eq!(
+            (OpenEscape::None.code(), OpenEscape::OtherString.code()),
+            (0, 6)
+        );
+        assert_eq!(OpenEscape::of_code(7), None);
     }
 
     #[test]
@@ -343,7 +346,7 @@ mod tests {
             let parts = format!(
                 "{}{}",
                 clean(head),
-                clean_after(Escape::None.after(head), rest)
+                clean_after(OpenEscape::None.after(head), rest)
             );
             assert_eq!(parts, whole, "cut at {cut}");
         }

@@ -4,7 +4,7 @@ use super::budget::Budget;
 use super::line_no::LineNo;
 use super::render::Render;
 use super::stream::Selection;
-use crate::page::{Fetched, PageLine, Walk};
+use crate::page::{Fetched, Line, Walk};
 use crate::ring::Ring;
 
 /// A search request, without its pattern. Lines are matched in their clean view.
@@ -29,11 +29,11 @@ pub struct SearchQuery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The line.
-    pub line: PageLine,
+    pub line: Line,
     /// The lines of the selection before it, oldest first.
-    pub before: Vec<PageLine>,
+    pub before: Vec<Line>,
     /// The lines of the selection after it, as far as available.
-    pub after: Vec<PageLine>,
+    pub after: Vec<Line>,
 }
 
 /// A search in progress, up to a fixed last line.
@@ -46,7 +46,7 @@ pub struct Search {
     until: LineNo,
     matches: Vec<Match>,
     /// The newest lines examined, as context for a coming match.
-    recent: Vec<PageLine>,
+    recent: Vec<Line>,
     walk: Walk,
     budget: Budget,
     full: bool,
@@ -98,7 +98,7 @@ impl Search {
             before(span).count()
         };
         let newest = before(span).take(count).skip(count.saturating_sub(self.query.context));
-        self.recent = newest.map(|line| PageLine::of(&line, Render::Clean)).collect();
+        self.recent = newest.map(|line| Line::of(&line, Render::Clean)).collect();
     }
 
     /// Reads the next lines. `None` if there is nothing left to search.
@@ -131,7 +131,7 @@ impl Search {
     }
 
     /// The lines after a match are its context, within the budget.
-    fn offer_context(&mut self, line: &PageLine) {
+    fn offer_context(&mut self, line: &Line) {
         for found in self.matches.iter_mut().rev() {
             // Earlier matches were offered the same lines, so they are complete, too.
             if found.after.len() >= self.query.context {
@@ -145,7 +145,7 @@ impl Search {
         }
     }
 
-    fn found(&mut self, line: PageLine) {
+    fn found(&mut self, line: Line) {
         let is_first = self.matches.is_empty();
         self.budget.charge(MATCH_BYTES);
         if !self.budget.spend_line(line.shown_bytes()) && !is_first {
@@ -153,7 +153,7 @@ impl Search {
             return;
         }
         let recent = self.recent.iter().rev();
-        let mut before: Vec<PageLine> = recent
+        let mut before: Vec<Line> = recent
             .take_while(|line| self.budget.spend_line(line.shown_bytes()))
             .cloned()
             .collect();
@@ -206,7 +206,7 @@ mod tests {
     use crate::Stream;
     use crate::ring::RingLimits;
 
-    fn joined(lines: &[PageLine]) -> String {
+    fn joined(lines: &[Line]) -> String {
         lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join(",")
     }
 

@@ -33,7 +33,7 @@ impl MemberNo {
 
 /// Where a piece of output comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct OutputSource {
     /// The stream.
     pub stream: Stream,
     /// The member of a fleet. Its output arrives in whole lines, because a stream has only one
@@ -41,7 +41,7 @@ pub struct Source {
     pub member: Option<MemberNo>,
 }
 
-impl From<Stream> for Source {
+impl From<Stream> for OutputSource {
     fn from(stream: Stream) -> Self {
         Self {
             stream,
@@ -50,7 +50,7 @@ impl From<Stream> for Source {
     }
 }
 
-impl Source {
+impl OutputSource {
     /// A stream of a fleet's member.
     pub fn of_member(member: Option<MemberNo>, stream: Stream) -> Self {
         Self { stream, member }

@@ -60,7 +60,9 @@ pub fn styled(line: &[u8]) -> Vec<StyledText> {
     let mut view = StyledView::default();
     let mut parser = Parser::new();
     parser.advance(&mut view, line);
-    if ends_inside_a_character(line) && super::Escape::None.after(line) == super::Escape::None {
+    if ends_inside_a_character(line)
+        && super::OpenEscape::None.after(line) == super::OpenEscape::None
+    {
         view.show(char::REPLACEMENT_CHARACTER);
     }
     view.pieces

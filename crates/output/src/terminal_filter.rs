@@ -73,7 +73,7 @@ impl TerminalFilter {
     /// The part of the next `chunk` that may be written to the terminal.
     pub fn pass(&mut self, chunk: &[u8]) -> Vec<u8> {
         let bytes = Vec::with_capacity(chunk.len());
-        let mut passed = Passed {
+        let mut passed = PassedBytes {
             bytes,
             allowed: self.allowed,
             changed_modes: &mut self.changed_modes,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for TerminalFilter {
     }
 }
 
-struct Passed<'a> {
+struct PassedBytes<'a> {
     bytes: Vec<u8>,
     allowed: Allowed,
     changed_modes: &'a mut BTreeSet<u16>,
@@ -106,7 +106,7 @@ struct Passed<'a> {
     coloured: &'a mut bool,
 }
 
-impl Passed<'_> {
+impl PassedBytes<'_> {
     fn control(&mut self, params: &Params, action: char) {
         let mut params: Vec<Vec<u16>> = params.iter().map(<[u16]>::to_vec).collect();
         if action == 'm' {
@@ -157,7 +157,7 @@ fn show_what_is_hidden(params: &mut [Vec<u16>]) {
     }
 }
 
-impl Perform for Passed<'_> {
+impl Perform for PassedBytes<'_> {
     fn print(&mut self, c: char) {
         if is_harmless(c) {
             self.bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());

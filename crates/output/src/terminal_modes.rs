@@ -25,12 +25,12 @@ pub struct TerminalModes {
 #[derive(Clone, Debug, Default)]
 pub struct ModeTracker {
     modes: TerminalModes,
-    state: State,
+    state: SequenceState,
 }
 
 /// Position within a sequence at the end of the previous piece.
 #[derive(Clone, Debug, Default)]
-enum State {
+enum SequenceState {
     #[default]
     Ground,
     /// After ESC.
@@ -44,7 +44,7 @@ impl ModeTracker {
     pub fn starting_with(modes: TerminalModes) -> Self {
         Self {
             modes,
-            state: State::Ground,
+            state: SequenceState::Ground,
         }
     }
 
@@ -56,11 +56,11 @@ impl ModeTracker {
     /// Processes the next piece of output.
     pub fn take(&mut self, mut output: &[u8]) {
         while !output.is_empty() {
-            if matches!(self.state, State::Ground) {
+            if matches!(self.state, SequenceState::Ground) {
                 // Most output has no sequences at all.
                 let Some(escape) = memchr::memchr(ESCAPE, output) else { return };
                 output = &output[escape + 1..];
-                self.state = State::Escape;
+                self.state = SequenceState::Escape;
                 continue;
             }
             self.take_byte(output[0]);
@@ -70,31 +70,31 @@ impl ModeTracker {
 
     /// Notes that output is missing: a sequence that had started does not continue.
     pub fn skip(&mut self) {
-        self.state = State::Ground;
+        self.state = SequenceState::Ground;
     }
 
     fn take_byte(&mut self, byte: u8) {
         let state = std::mem::take(&mut self.state);
         self.state = match (state, byte) {
             // An ESC aborts a sequence, as in a terminal.
-            (_, ESCAPE) => State::Escape,
-            (State::Ground, _) => State::Ground,
-            (State::Escape, b'[') => State::Sequence(Vec::new()),
-            (State::Escape, other) => {
+            (_, ESCAPE) => SequenceState::Escape,
+            (SequenceState::Ground, _) => SequenceState::Ground,
+            (SequenceState::Escape, b'[') => SequenceState::Sequence(Vec::new()),
+            (SequenceState::Escape, other) => {
                 self.end_of_escape(other);
-                State::Ground
+                SequenceState::Ground
             }
-            (State::Sequence(parameters), b'@'..=b'~') => {
+            (SequenceState::Sequence(parameters), b'@'..=b'~') => {
                 self.end_of_sequence(&parameters, byte);
-                State::Ground
+                SequenceState::Ground
             }
             // Its rest is read as text, which changes no mode.
-            (State::Sequence(parameters), _) if parameters.len() == LONGEST_SEQUENCE => {
-                State::Ground
+            (SequenceState::Sequence(parameters), _) if parameters.len() == LONGEST_SEQUENCE => {
+                SequenceState::Ground
             }
-            (State::Sequence(mut parameters), _) => {
+            (SequenceState::Sequence(mut parameters), _) => {
                 parameters.push(byte);
-                State::Sequence(parameters)
+                SequenceState::Sequence(parameters)
             }
         };
     }

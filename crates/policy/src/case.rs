@@ -7,18 +7,18 @@ use toml::Spanned;
 
 use super::claims::Claims;
 use super::hours::minute_of_week;
-use super::mistake::{Lines, PolicyMistake, unknown};
-use super::request::{Identity, WeekMinute};
+use super::mistake::{MistakeLines, PolicyMistake, unknown};
+use super::request::{PolicyCaller, WeekMinute};
 use super::role::Role;
 use super::verb::Verb;
 
 /// A test case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Case {
+pub struct PolicyCase {
     /// Line of the file where it begins, from 1.
     pub line: usize,
     /// Who calls.
-    pub caller: Identity,
+    pub caller: PolicyCaller,
     /// The verb.
     pub verb: Verb,
     /// The host, as a caller names it. `None` for a call about no host.
@@ -34,7 +34,7 @@ pub struct Case {
     /// The time of the call. `None` for now.
     pub at: Option<WeekMinute>,
     /// The expected decision.
-    pub expected: Expected,
+    pub expected: ExpectedDecision,
     /// The rule that has to be among those that decide.
     pub rule: Option<String>,
 }
@@ -42,7 +42,7 @@ pub struct Case {
 /// The expected decision of a test case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Expected {
+pub enum ExpectedDecision {
     /// It is allowed without an approval.
     Allow,
     /// It is allowed once someone has agreed.
@@ -51,7 +51,7 @@ pub enum Expected {
     Deny,
 }
 
-impl Expected {
+impl ExpectedDecision {
     /// The word in a policy file.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ pub(super) struct CaseText {
     params: BTreeMap<String, Value>,
     target: Option<String>,
     at: Option<Spanned<String>>,
-    expect: Expected,
+    expect: ExpectedDecision,
     rule: Option<String>,
 }
 
@@ -90,8 +90,11 @@ enum Value {
     Number(i64),
 }
 
-impl Case {
-    pub(super) fn read(lines: Lines<'_>, text: Spanned<CaseText>) -> Result<Self, PolicyMistake> {
+impl PolicyCase {
+    pub(super) fn read(
+        lines: MistakeLines<'_>,
+        text: Spanned<CaseText>,
+    ) -> Result<Self, PolicyMistake> {
         let line = lines.line(&text.span());
         let text = text.into_inner();
         let role = match &text.role {
@@ -124,7 +127,7 @@ impl Case {
         });
         Ok(Self {
             line,
-            caller: Identity {
+            caller: PolicyCaller {
                 name: text.caller,
                 role,
                 claims: Claims::with(text.claims),
@@ -148,7 +151,11 @@ mod tests {
 
     #[test]
     fn an_expected_decision_is_named_as_in_a_policy_file() {
-        for expected in [Expected::Allow, Expected::Approval, Expected::Deny] {
+        for expected in [
+            ExpectedDecision::Allow,
+            ExpectedDecision::Approval,
+            ExpectedDecision::Deny,
+        ] {
             assert_eq!(serde_json::to_value(expected).unwrap(), expected.as_str());
         }
     }

@@ -7,7 +7,7 @@ use super::mistake::{PolicyMistake, unknown};
 use super::pattern::HostPattern;
 use super::policy::Policy;
 use super::request::{Machine, Which};
-use super::rule::{Commands, Consent, Effect, Rule};
+use super::rule::{ApprovalFrom, Commands, Effect, Rule};
 use super::verb::Verb;
 
 /// The hosts that the configuration lists, with their tags.
@@ -157,7 +157,8 @@ fn check_approvers(policy: &Policy) -> Result<(), PolicyMistake> {
     if !policy.approvers.is_empty() {
         return Ok(());
     }
-    if let Some(rule) = policy.rules.all().iter().find(|rule| rule.approval == Consent::Person) {
+    if let Some(rule) = policy.rules.all().iter().find(|rule| rule.approval == ApprovalFrom::Person)
+    {
         let message = format!(
             "the rule {:?} asks a person, and there are no [[approvers]]",
             rule.name
@@ -165,7 +166,7 @@ fn check_approvers(policy: &Policy) -> Result<(), PolicyMistake> {
         return Err(mistake(rule, message));
     }
     let mut templates = policy.templates.values();
-    match templates.find(|template| template.approval == Consent::Person) {
+    match templates.find(|template| template.approval == ApprovalFrom::Person) {
         Some(template) => Err(PolicyMistake {
             line: template.line,
             message: format!(

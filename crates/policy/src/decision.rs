@@ -1,14 +1,14 @@
 //! Decides on calls: denied by default, any rule that denies beats every rule that allows, and the
 //! order of rules never matters.
 
-use super::request::Request;
-use super::rule::{Consent, Effect, Limits, Rule};
+use super::request::PolicyRequest;
+use super::rule::{ApprovalFrom, Effect, Rule, RuleLimits};
 
 /// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision<'a> {
+pub enum PolicyDecision<'a> {
     /// Any of these rules allows it. Rules that need no approval come first.
-    Allowed(Vec<Permit<'a>>),
+    Allowed(Vec<AllowingRule<'a>>),
     /// The rules with these names deny it.
     Denied(Vec<&'a str>),
     /// No rule allows it.
@@ -17,27 +17,27 @@ pub enum Decision<'a> {
 
 /// A rule that allows a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permit<'a> {
+pub struct AllowingRule<'a> {
     /// Name of the rule.
     pub rule: &'a str,
     /// Who has to agree.
-    pub approval: Consent,
+    pub approval: ApprovalFrom,
     /// Number of callers who have to agree.
     pub approvals: u32,
     /// Limits on the call.
-    pub limits: Limits,
+    pub limits: RuleLimits,
 }
 
 /// Compares a call with rules: all those that may be about its caller.
 pub(super) fn decide<'a>(
     rules: impl Iterator<Item = &'a Rule>,
-    request: &Request<'_>,
-) -> Decision<'a> {
+    request: &PolicyRequest<'_>,
+) -> PolicyDecision<'a> {
     let mut permits = Vec::new();
     let mut denied = Vec::new();
     for rule in rules.filter(|rule| rule.matches(request)) {
         match rule.effect {
-            Effect::Allow => permits.push(Permit {
+            Effect::Allow => permits.push(AllowingRule {
                 rule: &rule.name,
                 approval: rule.approval,
                 approvals: rule.approvals,
@@ -47,11 +47,11 @@ pub(super) fn decide<'a>(
         }
     }
     if !denied.is_empty() {
-        return Decision::Denied(denied);
+        return PolicyDecision::Denied(denied);
     }
     if permits.is_empty() {
-        return Decision::NotAllowed;
+        return PolicyDecision::NotAllowed;
     }
     permits.sort_by_key(|permit| (permit.approval, permit.approvals));
-    Decision::Allowed(permits)
+    PolicyDecision::Allowed(permits)
 }

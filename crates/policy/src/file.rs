@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::case::{Case, CaseText};
+use super::case::{CaseText, PolicyCase};
 use super::hours::Hours;
-use super::mistake::{Lines, PolicyMistake, unknown};
-use super::parameter::{Kind, Parameter, WordForm};
+use super::mistake::{MistakeLines, PolicyMistake, unknown};
+use super::parameter::{Parameter, ParameterKind, WordForm};
 use super::pattern::{CallerPattern, HostPattern, NamePattern};
 use super::policy::Policy;
-use super::rule::{Commands, Consent, Effect, Limits, Rule};
+use super::rule::{ApprovalFrom, Commands, Effect, Rule, RuleLimits};
 use super::rules::Rules;
 use super::template::{Template, parse_command};
 use super::verb::{Verb, Verbs};
@@ -26,7 +26,7 @@ const MOST_APPROVALS: u32 = 10;
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Default)]
-struct FileText {
+struct PolicyText {
     rules: Vec<Spanned<RuleText>>,
     approvers: Vec<Spanned<ApproverText>>,
     templates: BTreeMap<String, Spanned<TemplateText>>,
@@ -47,7 +47,7 @@ struct RuleText {
     commands: Option<Spanned<CommandsText>>,
     targets: Option<Spanned<Vec<String>>>,
     hours: Option<Spanned<Vec<String>>>,
-    approval: Option<Spanned<Consent>>,
+    approval: Option<Spanned<ApprovalFrom>>,
     approvals: Option<Spanned<u32>>,
     limits: Option<Spanned<LimitsText>>,
 }
@@ -85,7 +85,7 @@ struct TemplateText {
     cwd: Option<String>,
     timeout_s: Option<u32>,
     #[serde(default)]
-    approval: Consent,
+    approval: ApprovalFrom,
     #[serde(default)]
     stdin: bool,
     #[serde(default)]
@@ -113,8 +113,8 @@ impl Policy {
     /// # Errors
     /// The first mistake, with its line.
     pub fn parse(text: &str) -> Result<Self, PolicyMistake> {
-        let lines = Lines(text);
-        let file: FileText = toml::from_str(text).map_err(|error| {
+        let lines = MistakeLines(text);
+        let file: PolicyText = toml::from_str(text).map_err(|error| {
             let span = error.span().unwrap_or_default();
             lines.mistake(&span, explain(error.message()))
         })?;
@@ -141,7 +141,7 @@ impl Policy {
         for approver in file.approvers {
             approvers.extend(read_callers(lines, &approver.into_inner().callers)?);
         }
-        let cases = file.tests.into_iter().map(|case| Case::read(lines, case));
+        let cases = file.tests.into_iter().map(|case| PolicyCase::read(lines, case));
         let cases = cases.collect::<Result<_, _>>()?;
         Ok(Self {
             rules: Rules::new(rules),
@@ -154,7 +154,7 @@ impl Policy {
 }
 
 fn read_rule(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     rule: Spanned<RuleText>,
     templates: &BTreeMap<String, Template>,
 ) -> Result<Rule, PolicyMistake> {
@@ -232,14 +232,14 @@ fn read_rule(
 
 /// Who has to agree to a call that the rule allows.
 fn read_approval(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     rule: &RuleText,
     verbs: Verbs,
-) -> Result<Consent, PolicyMistake> {
+) -> Result<ApprovalFrom, PolicyMistake> {
     let approval = rule.approval.as_ref().map(|approval| *approval.get_ref()).unwrap_or_default();
     if let Some(needed) = &rule.approvals {
         let is_possible = (1..=MOST_APPROVALS).contains(needed.get_ref());
-        if approval != Consent::Person || !is_possible {
+        if approval != ApprovalFrom::Person || !is_possible {
             let message = format!(
                 "approvals is the number of callers who have to agree, 1 to {MOST_APPROVALS}, with \
                  approval = \"person\""
@@ -248,7 +248,7 @@ fn read_approval(
         }
     }
     if let Some(written) = &rule.approval
-        && approval != Consent::None
+        && approval != ApprovalFrom::None
         && let Some(verb) = verbs.iter().find(|verb| !verb.can_be_approved())
     {
         let message = format!(
@@ -260,7 +260,7 @@ fn read_approval(
 }
 
 fn read_verbs(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     verbs: &Spanned<Vec<Spanned<String>>>,
 ) -> Result<Verbs, PolicyMistake> {
     refuse_empty(lines, verbs)?;
@@ -275,19 +275,22 @@ fn read_verbs(
 }
 
 pub(super) fn read_callers(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     callers: &Spanned<Vec<Spanned<String>>>,
 ) -> Result<Vec<CallerPattern>, PolicyMistake> {
     refuse_empty(lines, callers)?;
     callers.get_ref().iter().map(|text| read_caller(lines, text)).collect()
 }
 
-fn read_caller(lines: Lines<'_>, text: &Spanned<String>) -> Result<CallerPattern, PolicyMistake> {
+fn read_caller(
+    lines: MistakeLines<'_>,
+    text: &Spanned<String>,
+) -> Result<CallerPattern, PolicyMistake> {
     CallerPattern::parse(text.get_ref()).map_err(|message| lines.mistake(&text.span(), message))
 }
 
 fn read_hosts(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     hosts: &Spanned<Vec<Spanned<String>>>,
 ) -> Result<Vec<HostPattern>, PolicyMistake> {
     refuse_empty(lines, hosts)?;
@@ -311,7 +314,7 @@ fn read_hosts(
 }
 
 fn read_names(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     names: &Spanned<Vec<String>>,
 ) -> Result<Vec<NamePattern>, PolicyMistake> {
     refuse_empty(lines, names)?;
@@ -319,7 +322,7 @@ fn read_names(
 }
 
 fn read_commands(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     commands: &Spanned<CommandsText>,
     templates: &BTreeMap<String, Template>,
 ) -> Result<Commands, PolicyMistake> {
@@ -343,12 +346,18 @@ fn read_commands(
     }
 }
 
-fn read_hours(lines: Lines<'_>, hours: &Spanned<Vec<String>>) -> Result<Hours, PolicyMistake> {
+fn read_hours(
+    lines: MistakeLines<'_>,
+    hours: &Spanned<Vec<String>>,
+) -> Result<Hours, PolicyMistake> {
     refuse_empty(lines, hours)?;
     Hours::parse(hours.get_ref()).map_err(|error| lines.mistake(&hours.span(), error.to_string()))
 }
 
-fn read_limits(lines: Lines<'_>, limits: &Spanned<LimitsText>) -> Result<Limits, PolicyMistake> {
+fn read_limits(
+    lines: MistakeLines<'_>,
+    limits: &Spanned<LimitsText>,
+) -> Result<RuleLimits, PolicyMistake> {
     let span = limits.span();
     let limits = *limits.get_ref();
     let is_zero = [limits.jobs, limits.timeout_s, limits.starts_per_minute].contains(&Some(0));
@@ -356,7 +365,7 @@ fn read_limits(lines: Lines<'_>, limits: &Spanned<LimitsText>) -> Result<Limits,
         let message = "a limit of 0 allows nothing; use a rule with effect = \"deny\"";
         return Err(lines.mistake(&span, message));
     }
-    Ok(Limits {
+    Ok(RuleLimits {
         jobs: limits.jobs,
         timeout: limits.timeout_s.map(seconds),
         bytes: limits.bytes,
@@ -365,7 +374,7 @@ fn read_limits(lines: Lines<'_>, limits: &Spanned<LimitsText>) -> Result<Limits,
 }
 
 fn read_template(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     name: &str,
     template: Spanned<TemplateText>,
 ) -> Result<Template, PolicyMistake> {
@@ -413,37 +422,37 @@ fn read_template(
 }
 
 fn read_parameter(
-    lines: Lines<'_>,
+    lines: MistakeLines<'_>,
     parameter: &Spanned<ParameterText>,
 ) -> Result<Parameter, PolicyMistake> {
     let mistake = |message: String| lines.mistake(&parameter.span(), message);
     let text = parameter.get_ref();
-    let mut kinds: Vec<Kind> = Vec::new();
+    let mut kinds: Vec<ParameterKind> = Vec::new();
     if let Some(values) = &text.r#enum {
         if values.is_empty() {
             return Err(mistake("the list of values is empty".to_owned()));
         }
-        kinds.push(Kind::Enum(values.clone()));
+        kinds.push(ParameterKind::Enum(values.clone()));
     }
     if let Some([least, most]) = text.int {
         if least > most {
             return Err(mistake(format!("{least} is more than {most}")));
         }
-        kinds.push(Kind::Int { least, most });
+        kinds.push(ParameterKind::Int { least, most });
     }
     if let Some(form) = &text.word {
         let form = WordForm::new(form).map_err(|error| mistake(format!("word: {error}")))?;
-        kinds.push(Kind::Word(form));
+        kinds.push(ParameterKind::Word(form));
     }
     if let Some(root) = &text.path {
         if !root.starts_with('/') || root.split('/').any(|part| part == "..") {
             let message = "path is the absolute directory that a value lies below, without ..";
             return Err(mistake(message.to_owned()));
         }
-        kinds.push(Kind::Path(root.clone()));
+        kinds.push(ParameterKind::Path(root.clone()));
     }
     if let Some(most) = text.text {
-        kinds.push(Kind::Text(most));
+        kinds.push(ParameterKind::Text(most));
     }
     match (kinds.pop(), kinds.pop()) {
         (Some(kind), None) => Ok(Parameter {
@@ -457,7 +466,7 @@ fn read_parameter(
     }
 }
 
-fn refuse_empty<T>(lines: Lines<'_>, list: &Spanned<Vec<T>>) -> Result<(), PolicyMistake> {
+fn refuse_empty<T>(lines: MistakeLines<'_>, list: &Spanned<Vec<T>>) -> Result<(), PolicyMistake> {
     if list.get_ref().is_empty() {
         let message = "the list is empty, so the rule never applies; omit the key for all";
         return Err(lines.mistake(&list.span(), message));

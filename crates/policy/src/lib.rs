@@ -7,7 +7,7 @@
 //! test cases. A file with a mistake is refused as a whole, with file and line; `check.rs` finds what
 //! can't take effect, such as an unknown tag.
 //!
-//! A [`Request`] has the four inputs of a decision: caller, verb, machine and command. [`Policy::decide`]
+//! A [`PolicyRequest`] has the four inputs of a decision: caller, verb, machine and command. [`Policy::decide`]
 //! compares it with the rules that may be about its caller (`rules.rs` finds them). A call is denied
 //! unless a rule allows it; any rule that denies it beats every rule that allows it; so the order of
 //! rules never matters. Each decision names its rules.
@@ -35,18 +35,20 @@ mod rules;
 mod template;
 mod verb;
 
-pub use case::{Case, Expected};
+pub use case::{ExpectedDecision, PolicyCase};
 pub use check::{Inventory, Warning};
 pub use claims::{Claims, TooManyClaims};
-pub use decision::{Decision, Permit};
+pub use decision::{AllowingRule, PolicyDecision};
 pub use hours::minute_of_week;
 pub use mistake::PolicyMistake;
-pub use parameter::{BadValue, Kind, Parameter, WordForm};
+pub use parameter::{BadValue, Parameter, ParameterKind, WordForm};
 pub use pattern::CallerPattern;
 pub use policy::Policy;
 pub use quoting::quote_for_any_shell;
-pub use request::{CommandSource, Endpoint, Identity, Machine, Request, WeekMinute};
+pub use request::{
+    CommandSource, Machine, MachineAccount, PolicyCaller, PolicyRequest, WeekMinute,
+};
 pub use role::Role;
-pub use rule::{Consent, Limits};
+pub use rule::{ApprovalFrom, RuleLimits};
 pub use template::{BadTemplate, FillError, Template};
 pub use verb::Verb;

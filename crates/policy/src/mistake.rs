@@ -17,9 +17,9 @@ pub struct PolicyMistake {
 
 /// The text of a file, for the lines of its mistakes.
 #[derive(Clone, Copy)]
-pub(super) struct Lines<'a>(pub(super) &'a str);
+pub(super) struct MistakeLines<'a>(pub(super) &'a str);
 
-impl Lines<'_> {
+impl MistakeLines<'_> {
     pub(super) fn line(self, span: &Range<usize>) -> usize {
         line_of(self.0, span.start)
     }

@@ -6,7 +6,7 @@ use regex::Regex;
 #[derive(Clone, Debug)]
 pub struct Parameter {
     /// The values that it accepts.
-    pub kind: Kind,
+    pub kind: ParameterKind,
     /// Whether a value may begin with `-`, as an option does.
     pub allows_dash: bool,
     /// The value that is used if a call has none.
@@ -15,7 +15,7 @@ pub struct Parameter {
 
 /// The values that a parameter accepts.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum ParameterKind {
     /// One of these.
     Enum(Vec<String>),
     /// A whole number in this range, both ends included.
@@ -89,7 +89,7 @@ impl Parameter {
     }
 }
 
-impl Kind {
+impl ParameterKind {
     fn accept(&self, value: &str) -> Result<String, BadValue> {
         match self {
             Self::Enum(values) if !values.iter().any(|known| known == value) => {
@@ -170,7 +170,7 @@ fn path_below(root: &str, path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn of(kind: Kind) -> Parameter {
+    fn of(kind: ParameterKind) -> Parameter {
         Parameter {
             kind,
             allows_dash: false,
@@ -190,7 +190,10 @@ mod tests {
 
     #[test]
     fn a_listed_value_is_accepted() {
-        let units = of(Kind::Enum(vec!["nginx".to_owned(), "app".to_owned()]));
+        let units = of(ParameterKind::Enum(vec![
+            "nginx".to_owned(),
+            "app".to_owned(),
+        ]));
         check(&units, "app", Ok("app"));
         check(
             &units,
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_text_may_have_as_many_characters_as_its_limit() {
-        let text = of(Kind::Text(3));
+        let text = of(ParameterKind::Text(3));
         check(&text, "äöü", Ok("äöü"));
         check(&text, "four", Err(BadValue::TooLong(3)));
     }
@@ -211,16 +214,19 @@ mod tests {
         let word = WordForm::new("[a-z]+").unwrap();
         for (kind, expected) in [
             (
-                Kind::Enum(vec!["a".to_owned(), "b".to_owned()]),
+                ParameterKind::Enum(vec!["a".to_owned(), "b".to_owned()]),
                 "one of a, b",
             ),
             (
-                Kind::Int { least: 1, most: 9 },
+                ParameterKind::Int { least: 1, most: 9 },
                 "a whole number from 1 to 9",
             ),
-            (Kind::Word(word), "a text that matches [a-z]+ as a whole"),
-            (Kind::Path("/srv".to_owned()), "a path below /srv"),
-            (Kind::Text(5), "a text of at most 5 characters"),
+            (
+                ParameterKind::Word(word),
+                "a text that matches [a-z]+ as a whole",
+            ),
+            (ParameterKind::Path("/srv".to_owned()), "a path below /srv"),
+            (ParameterKind::Text(5), "a text of at most 5 characters"),
         ] {
             assert_eq!(kind.description(), expected);
         }
@@ -228,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_number_is_written_plainly() {
-        let number = of(Kind::Int {
+        let number = of(ParameterKind::Int {
             least: -5,
             most: 100,
         });
@@ -246,7 +252,9 @@ mod tests {
 
     #[test]
     fn a_word_is_matched_as_a_whole() {
-        let word = of(Kind::Word(WordForm::new("[a-z]+|v[0-9]+").unwrap()));
+        let word = of(ParameterKind::Word(
+            WordForm::new("[a-z]+|v[0-9]+").unwrap(),
+        ));
         let no_match = BadValue::NoMatch("[a-z]+|v[0-9]+".to_owned());
         check(&word, "nginx", Ok("nginx"));
         check(&word, "v12", Ok("v12"));
@@ -258,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_path_stays_below_its_directory() {
-        let path = of(Kind::Path("/var/log/".to_owned()));
+        let path = of(ParameterKind::Path("/var/log/".to_owned()));
         let not_below = BadValue::NotBelow("/var/log/".to_owned());
         check(&path, "app/x.log", Ok("/var/log/app/x.log"));
         check(&path, "/var/log//app/./y", Ok("/var/log/app/y"));
@@ -278,7 +286,7 @@ mod tests {
 
     #[test]
     fn an_option_is_refused_unless_the_parameter_allows_it() {
-        let text = of(Kind::Text(10));
+        let text = of(ParameterKind::Text(10));
         check(&text, "-rf", Err(BadValue::Dash));
         check(&text, "a text", Ok("a text"));
         check(&text, "a longer text", Err(BadValue::TooLong(10)));

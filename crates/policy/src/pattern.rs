@@ -2,7 +2,7 @@
 //! little.
 
 use super::mistake::unknown;
-use super::request::{Identity, Machine, Which};
+use super::request::{Machine, PolicyCaller, Which};
 use super::role::Role;
 use sshjobs_ssh::{canonical_host, matches};
 
@@ -143,7 +143,7 @@ impl CallerPattern {
     }
 
     /// Whether it matches a caller.
-    pub fn matches(&self, caller: &Identity) -> bool {
+    pub fn matches(&self, caller: &PolicyCaller) -> bool {
         match &self.0 {
             Callers::Name(pattern) => pattern.matches(&caller.name),
             Callers::Role(role) => caller.role >= *role,
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_role_is_matched_by_it_and_by_those_that_include_it() {
-        let caller = |role| Identity {
+        let caller = |role| PolicyCaller {
             name: "alice".to_owned(),
             role,
             claims: Claims::default(),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::case::Case;
+use super::case::PolicyCase;
 use super::decision;
-use super::decision::Decision;
+use super::decision::PolicyDecision;
 use super::pattern::{CallerPattern, HostPattern};
-use super::request::{CommandSource, Endpoint, Identity, Request, WeekMinute};
-use super::rule::{Consent, Effect, Rule};
+use super::request::{CommandSource, MachineAccount, PolicyCaller, PolicyRequest, WeekMinute};
+use super::rule::{ApprovalFrom, Effect, Rule};
 use super::rules::Rules;
 use super::template::Template;
 use super::verb::Verb;
@@ -20,20 +20,20 @@ pub struct Policy {
     /// Callers who may agree to calls of others.
     pub(super) approvers: Vec<CallerPattern>,
     pub(super) templates: BTreeMap<String, Template>,
-    pub(super) cases: Vec<Case>,
+    pub(super) cases: Vec<PolicyCase>,
     pub(super) audit: Option<AuditSettings>,
 }
 
 impl Policy {
     /// Decides on a call.
-    pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
+    pub fn decide(&self, request: &PolicyRequest<'_>) -> PolicyDecision<'_> {
         decision::decide(self.rules.for_caller(request.caller), request)
     }
 
     /// True if a rule without hosts and users allows a call, and no rule could deny it on some machine.
     /// If false, each machine has to be decided on.
-    pub fn allows_everywhere(&self, request: &Request<'_>) -> bool {
-        let everywhere = Request {
+    pub fn allows_everywhere(&self, request: &PolicyRequest<'_>) -> bool {
+        let everywhere = PolicyRequest {
             endpoint: None,
             ..*request
         };
@@ -45,7 +45,7 @@ impl Policy {
             .any(|rule| rule.effect == Effect::Deny);
         let is_allowed = self.rules.for_caller(request.caller).filter(matches).any(|rule| {
             let is_everywhere = rule.hosts.is_empty() && rule.users.is_empty();
-            rule.effect == Effect::Allow && is_everywhere && rule.approval == Consent::None
+            rule.effect == Effect::Allow && is_everywhere && rule.approval == ApprovalFrom::None
         });
         is_allowed && !is_denied
     }
@@ -63,15 +63,15 @@ impl Policy {
     /// The templates that a caller may run on a machine at some time.
     pub fn templates_for(
         &self,
-        caller: &Identity,
-        endpoint: &Endpoint,
+        caller: &PolicyCaller,
+        endpoint: &MachineAccount,
         minute: WeekMinute,
     ) -> impl Iterator<Item = &Template> {
         self.templates.values().filter(move |template| {
             let mut endpoint = endpoint.clone();
             endpoint.users.extend(template.becomes.clone());
             [Verb::Run, Verb::Spawn].into_iter().any(|verb| {
-                let request = Request {
+                let request = PolicyRequest {
                     caller,
                     verb,
                     endpoint: Some(&endpoint),
@@ -79,20 +79,20 @@ impl Policy {
                     target: None,
                     minute,
                 };
-                matches!(self.decide(&request), Decision::Allowed(_))
+                matches!(self.decide(&request), PolicyDecision::Allowed(_))
             })
         })
     }
 
     /// Whether a caller may agree to calls of others.
-    pub fn is_approver(&self, caller: &Identity) -> bool {
+    pub fn is_approver(&self, caller: &PolicyCaller) -> bool {
         self.approvers.iter().any(|pattern| pattern.matches(caller))
     }
 
     /// Whether any rule or template asks someone to agree.
     pub fn asks_for_approval(&self) -> bool {
-        self.rules.all().iter().any(|rule| rule.approval != Consent::None)
-            || self.templates.values().any(|template| template.approval != Consent::None)
+        self.rules.all().iter().any(|rule| rule.approval != ApprovalFrom::None)
+            || self.templates.values().any(|template| template.approval != ApprovalFrom::None)
     }
 
     /// Whether any rule is about some machines or accounts only.
@@ -115,7 +115,7 @@ impl Policy {
     }
 
     /// The test cases in the file.
-    pub fn cases(&self) -> &[Case] {
+    pub fn cases(&self) -> &[PolicyCase] {
         &self.cases
     }
 

@@ -7,13 +7,13 @@ use sshjobs_ssh::canonical_host;
 
 /// A call, as far as a policy looks at it.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PolicyRequest<'a> {
     /// Who calls.
-    pub caller: &'a Identity,
+    pub caller: &'a PolicyCaller,
     /// The verb.
     pub verb: Verb,
     /// The machine that the call is about. `None` for a call about no machine, such as a list.
-    pub endpoint: Option<&'a Endpoint>,
+    pub endpoint: Option<&'a MachineAccount>,
     /// The command that it starts or feeds, if any.
     pub command: Option<CommandSource<'a>>,
     /// Where a forward leads to, as `HOST:PORT`.
@@ -24,7 +24,7 @@ pub struct Request<'a> {
 
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct PolicyCaller {
     /// The caller's name.
     pub name: String,
     /// Its role.
@@ -35,7 +35,7 @@ pub struct Identity {
 
 /// An account of a machine, and how it is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct MachineAccount {
     /// The machine.
     pub machine: Machine,
     /// The accounts that a call uses: the one that logs in, and the one that the command becomes. A
@@ -52,13 +52,13 @@ pub struct Endpoint {
 /// because of another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    used: Names,
-    others: Names,
+    used: MachineNames,
+    others: MachineNames,
 }
 
 /// Names and addresses in canonical form, each also with the port; and tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Names {
+struct MachineNames {
     names: Vec<String>,
     tags: Vec<String>,
 }
@@ -71,8 +71,8 @@ impl Machine {
         tags: impl IntoIterator<Item = String>,
     ) -> Self {
         Self {
-            used: Names::new(names, port, tags),
-            others: Names::default(),
+            used: MachineNames::new(names, port, tags),
+            others: MachineNames::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Machine {
         tags: impl IntoIterator<Item = String>,
     ) -> Self {
         Self {
-            others: Names::new(names, port, tags),
+            others: MachineNames::new(names, port, tags),
             ..self
         }
     }
@@ -101,7 +101,7 @@ impl Machine {
         self.of(which).any(|names| names.tags.iter().any(|known| known == tag))
     }
 
-    fn of(&self, which: Which) -> impl Iterator<Item = &Names> {
+    fn of(&self, which: Which) -> impl Iterator<Item = &MachineNames> {
         let others = match which {
             Which::Used => None,
             Which::All => Some(&self.others),
@@ -134,7 +134,7 @@ pub(super) enum Which {
     All,
 }
 
-impl Names {
+impl MachineNames {
     fn new(
         names: impl IntoIterator<Item = impl AsRef<str>>,
         port: u16,

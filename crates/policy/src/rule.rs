@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hours::Hours;
 use super::pattern::{CallerPattern, HostPattern, NamePattern, all_included};
-use super::request::{CommandSource, Endpoint, Machine, Request, Which};
+use super::request::{CommandSource, Machine, MachineAccount, PolicyRequest, Which};
 use super::verb::{Verb, Verbs};
 
 /// A rule. An empty list stands for everything: every caller, host, user or target.
@@ -28,11 +28,11 @@ pub(super) struct Rule {
     /// When it holds. `None` for always.
     pub(super) hours: Option<Hours>,
     /// Who has to agree to a call that it allows.
-    pub(super) approval: Consent,
+    pub(super) approval: ApprovalFrom,
     /// Number of callers who have to agree.
     pub(super) approvals: u32,
     /// Limits on the calls that it allows.
-    pub(super) limits: Limits,
+    pub(super) limits: RuleLimits,
 }
 
 /// What a rule does with a call that it matches.
@@ -60,7 +60,7 @@ pub(super) enum Commands {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Consent {
+pub enum ApprovalFrom {
     /// Nobody.
     #[default]
     None,
@@ -72,7 +72,7 @@ pub enum Consent {
 
 /// Limits on the calls that a rule allows, for each caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct RuleLimits {
     /// Maximum jobs that run at the same time.
     pub jobs: Option<u32>,
     /// Maximum time limit of a job, which is also the time limit of a job without one.
@@ -85,12 +85,12 @@ pub struct Limits {
 
 impl Rule {
     /// Whether the rule is about a call.
-    pub(super) fn matches(&self, request: &Request<'_>) -> bool {
+    pub(super) fn matches(&self, request: &PolicyRequest<'_>) -> bool {
         self.matches_somewhere(request) && self.has_endpoint(request.endpoint)
     }
 
     /// Whether the rule is about a call, perhaps on another machine.
-    pub(super) fn matches_somewhere(&self, request: &Request<'_>) -> bool {
+    pub(super) fn matches_somewhere(&self, request: &PolicyRequest<'_>) -> bool {
         // The cheapest test first: most rules are about other verbs.
         self.verbs.contains(request.verb)
             && self.hours.as_ref().is_none_or(|hours| hours.contain(request.minute))
@@ -121,7 +121,7 @@ impl Rule {
         }
     }
 
-    fn has_endpoint(&self, endpoint: Option<&Endpoint>) -> bool {
+    fn has_endpoint(&self, endpoint: Option<&MachineAccount>) -> bool {
         if self.hosts.is_empty() && self.users.is_empty() {
             return true;
         }

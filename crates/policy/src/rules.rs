@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::pattern::NamedCallers;
-use super::request::Identity;
+use super::request::PolicyCaller;
 use super::rule::Rule;
 
 /// Rules in the order of their file, indexed by caller: most rules of a large policy are about other
@@ -46,7 +46,7 @@ impl Rules {
     }
 
     /// The rules that can match a caller, in the order of the file. All others name different callers.
-    pub(super) fn for_caller(&self, caller: &Identity) -> impl Iterator<Item = &Rule> {
+    pub(super) fn for_caller(&self, caller: &PolicyCaller) -> impl Iterator<Item = &Rule> {
         let name = caller.name.as_str();
         // Patterns with an empty prefix are in `for_any_name`.
         let starts = (1..=name.len()).filter_map(|length| name.get(..length));

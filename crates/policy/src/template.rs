@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::parameter::{BadValue, Parameter};
 use super::quoting::quote_for_any_shell;
-use super::rule::Consent;
+use super::rule::ApprovalFrom;
 
 /// A command template.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Template {
     pub description: Option<String>,
     /// The command as the policy file has it.
     pub command: String,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CommandPart>,
     /// The parameters by name.
     pub parameters: BTreeMap<String, Parameter>,
     /// The user that the command runs as, if not the account that logs in.
@@ -27,7 +27,7 @@ pub struct Template {
     /// The command's time limit.
     pub timeout: Option<Duration>,
     /// Who has to agree to a call, in addition to what the rule asks for.
-    pub approval: Consent,
+    pub approval: ApprovalFrom,
     /// Whether a call may send something to the command's stdin.
     pub allows_stdin: bool,
     /// Whether a call may run the command on a terminal.
@@ -40,7 +40,7 @@ pub struct Template {
 
 /// A part of a template's command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum CommandPart {
     /// Text of the shell.
     Text(String),
     /// A place for the value of a parameter.
@@ -122,9 +122,9 @@ impl Template {
         let mut command = String::new();
         for part in &self.parts {
             match part {
-                Part::Text(text) => command.push_str(text),
+                CommandPart::Text(text) => command.push_str(text),
                 // A place has a parameter (checked at load), and `accept` a value for each.
-                Part::Value(name) => command.push_str(&quote_for_any_shell(&accepted[name])),
+                CommandPart::Value(name) => command.push_str(&quote_for_any_shell(&accepted[name])),
             }
         }
         command
@@ -133,14 +133,14 @@ impl Template {
     /// Names of the places in the command.
     pub(super) fn places(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
-            Part::Value(name) => Some(name.as_str()),
-            Part::Text(_) => None,
+            CommandPart::Value(name) => Some(name.as_str()),
+            CommandPart::Text(_) => None,
         })
     }
 }
 
 /// Reads the command of a template: `{name}` is a place, `{{` and `}}` are the characters.
-pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
+pub(super) fn parse_command(command: &str) -> Result<Vec<CommandPart>, BadTemplate> {
     let mut parts = Vec::new();
     let mut text = String::new();
     // All text so far.
@@ -169,8 +169,8 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
                 // Any word, for the contexts of later places.
                 quotes.note('x');
                 before.push('x');
-                parts.push(Part::Text(std::mem::take(&mut text)));
-                parts.push(Part::Value(name));
+                parts.push(CommandPart::Text(std::mem::take(&mut text)));
+                parts.push(CommandPart::Value(name));
             }
             '}' => return Err(BadTemplate::Unopened),
             c => {
@@ -180,8 +180,8 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
             }
         }
     }
-    parts.push(Part::Text(text));
-    parts.retain(|part| *part != Part::Text(String::new()));
+    parts.push(CommandPart::Text(text));
+    parts.retain(|part| *part != CommandPart::Text(String::new()));
     Ok(parts)
 }
 
@@ -324,8 +324,8 @@ mod tests {
 
     #[test]
     fn places_and_text_alternate_and_doubled_braces_are_characters() {
-        let text = |text: &str| Part::Text(text.to_owned());
-        let value = |name: &str| Part::Value(name.to_owned());
+        let text = |text: &str| CommandPart::Text(text.to_owned());
+        let value = |name: &str| CommandPart::Value(name.to_owned());
         assert_eq!(
             parse_command("tail -n {lines} {file} | awk '{{print $1}}'"),
             Ok(vec![

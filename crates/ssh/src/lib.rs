@@ -21,10 +21,10 @@ mod loopback;
 mod trust;
 mod tunnel;
 
-pub use auth::{Answer, Askpass, Prompter, Question, Secrets};
+pub use auth::{Answer, Askpass, LoginSecrets, Prompter, Question};
 pub use config::{
     Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, Resolver,
-    SecretError, SecretSource, Setting, Source, canonical_host, concrete_aliases,
+    SecretError, SecretSource, Setting, SettingSource, canonical_host, concrete_aliases,
 };
 pub use connection::{
     Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, SERVER_CLOSES, connect,

@@ -100,7 +100,7 @@ fn write_keys(
 async fn accept(listener: TcpListener, config: Arc<server::Config>, user_key: PublicKey) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        let session = Shell {
+        let session = LoopbackShell {
             user_key: user_key.clone(),
             stdins: HashMap::new(),
             commands: JoinSet::new(),
@@ -118,13 +118,13 @@ async fn accept(listener: TcpListener, config: Arc<server::Config>, user_key: Pu
 }
 
 /// The commands of one connection.
-struct Shell {
+struct LoopbackShell {
     user_key: PublicKey,
     stdins: HashMap<ChannelId, ChildStdin>,
     commands: JoinSet<()>,
 }
 
-impl server::Handler for Shell {
+impl server::Handler for LoopbackShell {
     type Error = russh::Error;
 
     async fn auth_publickey(
@@ -212,8 +212,8 @@ async fn run(mut child: Child, channel: ChannelId, handle: Handle) {
     let stderr = child.stderr.take();
     // First, because no data may follow the Eof below.
     tokio::join!(
-        forward(stdout, Output::Data, channel, handle.clone()),
-        forward(stderr, Output::ExtendedData, channel, handle.clone()),
+        forward(stdout, ProcessOutput::Data, channel, handle.clone()),
+        forward(stderr, ProcessOutput::ExtendedData, channel, handle.clone()),
     );
     if let Ok(status) = child.wait().await {
         tell_exit(status, channel, handle.clone()).await.ok();
@@ -222,14 +222,14 @@ async fn run(mut child: Child, channel: ChannelId, handle: Handle) {
     handle.close(channel).await.ok();
 }
 
-enum Output {
+enum ProcessOutput {
     Data,
     ExtendedData,
 }
 
 async fn forward(
     stream: Option<impl AsyncRead + Unpin>,
-    output: Output,
+    output: ProcessOutput,
     channel: ChannelId,
     handle: Handle,
 ) {
@@ -238,8 +238,8 @@ async fn forward(
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer[..length].to_vec();
         let sent = match output {
-            Output::Data => handle.data(channel, bytes).await,
-            Output::ExtendedData => handle.extended_data(channel, 1, bytes).await,
+            ProcessOutput::Data => handle.data(channel, bytes).await,
+            ProcessOutput::ExtendedData => handle.extended_data(channel, 1, bytes).await,
         };
         if sent.is_err() {
             return;

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 
-use super::media::{Access, Blob, Media, Part};
+use super::media::{Blob, Media, OpenMode, SegmentPart};
 use sshjobs_base::lock::lock;
 use sshjobs_job::JobId;
 
 /// Segments in memory, dropped with the process.
 #[derive(Default)]
-pub(super) struct Buffers(Mutex<BTreeMap<(JobId, Part), Arc<Buffer>>>);
+pub(super) struct Buffers(Mutex<BTreeMap<(JobId, SegmentPart), Arc<Buffer>>>);
 
 #[derive(Default)]
 struct Buffer(Mutex<Vec<u8>>);
@@ -20,17 +20,17 @@ impl Media for Buffers {
         Ok(lock(&self.0)
             // The map is sorted, so the segments come in ascending order.
             .keys()
-            .filter_map(|(of, part): &(JobId, Part)| match part {
-                Part::Frames(segment) if of == job => Some(*segment),
-                Part::Frames(_) | Part::Index(_) | Part::Forgotten => None,
+            .filter_map(|(of, part): &(JobId, SegmentPart)| match part {
+                SegmentPart::Frames(segment) if of == job => Some(*segment),
+                SegmentPart::Frames(_) | SegmentPart::Index(_) | SegmentPart::Forgotten => None,
             })
             .collect())
     }
 
-    fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>> {
+    fn open(&self, job: &JobId, part: SegmentPart, access: OpenMode) -> io::Result<Arc<dyn Blob>> {
         let mut buffers = lock(&self.0);
         let key = (job.clone(), part);
-        if access == Access::Read && !buffers.contains_key(&key) {
+        if access == OpenMode::Read && !buffers.contains_key(&key) {
             return Err(ErrorKind::NotFound.into());
         }
         let buffer: Arc<Buffer> = Arc::clone(buffers.entry(key).or_default());
@@ -38,7 +38,7 @@ impl Media for Buffers {
     }
 
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()> {
-        for part in [Part::Frames(segment), Part::Index(segment)] {
+        for part in [SegmentPart::Frames(segment), SegmentPart::Index(segment)] {
             lock(&self.0).remove(&(job.clone(), part));
         }
         Ok(())

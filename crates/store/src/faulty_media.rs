@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use super::media::{Access, Blob, Media, Part};
+use super::media::{Blob, Media, OpenMode, SegmentPart};
 use sshjobs_base::lock::lock;
 use sshjobs_job::JobId;
 
@@ -52,7 +52,7 @@ impl<M: Media> Media for FaultyMedia<M> {
         self.media.segments(job)
     }
 
-    fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>> {
+    fn open(&self, job: &JobId, part: SegmentPart, access: OpenMode) -> io::Result<Arc<dyn Blob>> {
         Ok(Arc::new(FaultyBlob {
             blob: self.media.open(job, part, access)?,
             fault: Arc::clone(&self.fault),

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::media::{Access, Blob, Media, Part};
+use super::media::{Blob, Media, OpenMode, SegmentPart};
 use sshjobs_job::JobId;
 
 /// Segments as files: `DIR/9z/JOB.000001.log` and `.idx`, in a folder named after the end of the
@@ -108,17 +108,17 @@ impl Files {
         }
     }
 
-    fn path(&self, job: &JobId, part: Part) -> io::Result<PathBuf> {
+    fn path(&self, job: &JobId, part: SegmentPart) -> io::Result<PathBuf> {
         let name = match part {
-            Part::Frames(segment) => format!("{job}.{segment:06}.log"),
-            Part::Index(segment) => format!("{job}.{segment:06}.idx"),
-            Part::Forgotten => format!("{job}.forgotten"),
+            SegmentPart::Frames(segment) => format!("{job}.{segment:06}.log"),
+            SegmentPart::Index(segment) => format!("{job}.{segment:06}.idx"),
+            SegmentPart::Forgotten => format!("{job}.forgotten"),
         };
         Ok(self.folder(job)?.join(name))
     }
 
     /// The parts of a job that exist.
-    fn parts(&self, job: &JobId) -> io::Result<Vec<Part>> {
+    fn parts(&self, job: &JobId) -> io::Result<Vec<SegmentPart>> {
         let entries = match fs::read_dir(self.folder(job)?) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -152,11 +152,11 @@ fn job_of(name: &str) -> Option<&str> {
 }
 
 /// Parses the name of a part, without the job's id.
-fn part(name: &str) -> Option<Part> {
+fn part(name: &str) -> Option<SegmentPart> {
     match name.split_once('.') {
-        Some((segment, "log")) => Some(Part::Frames(segment.parse().ok()?)),
-        Some((segment, "idx")) => Some(Part::Index(segment.parse().ok()?)),
-        _ => (name == "forgotten").then_some(Part::Forgotten),
+        Some((segment, "log")) => Some(SegmentPart::Frames(segment.parse().ok()?)),
+        Some((segment, "idx")) => Some(SegmentPart::Index(segment.parse().ok()?)),
+        _ => (name == "forgotten").then_some(SegmentPart::Forgotten),
     }
 }
 
@@ -165,8 +165,8 @@ impl Media for Files {
         let mut segments: Vec<u64> = self
             .parts(job)?
             .iter()
-            .filter_map(|part: &Part| {
-                if let Part::Frames(number) = part {
+            .filter_map(|part: &SegmentPart| {
+                if let SegmentPart::Frames(number) = part {
                     Some(*number)
                 } else {
                     None
@@ -178,23 +178,23 @@ impl Media for Files {
         Ok(segments)
     }
 
-    fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>> {
+    fn open(&self, job: &JobId, part: SegmentPart, access: OpenMode) -> io::Result<Arc<dyn Blob>> {
         let path = self.path(job, part)?;
         let mut options = OpenOptions::new();
         options.read(true);
-        if access == Access::Write {
+        if access == OpenMode::Write {
             options.append(true).create(true).mode(0o600);
         }
         let file = match access {
-            Access::Read => options.open(&path)?,
-            Access::Write => self.open_in_folder(job, &path, &options)?,
+            OpenMode::Read => options.open(&path)?,
+            OpenMode::Write => self.open_in_folder(job, &path, &options)?,
         };
         Ok(Arc::new(file))
     }
 
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()> {
         // The index first: without its frames it would be left over, because nothing lists it.
-        for part in [Part::Index(segment), Part::Frames(segment)] {
+        for part in [SegmentPart::Index(segment), SegmentPart::Frames(segment)] {
             missing_is_fine(fs::remove_file(self.path(job, part)?))?;
         }
         Ok(())

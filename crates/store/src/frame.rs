@@ -2,7 +2,8 @@
 
 use sshjobs_job::JobId;
 use sshjobs_output::{
-    Checkpoint, Escape, LineNo, MemberNo, Origin, Position, Source, Stream, Timestamp, Unfinished,
+    Checkpoint, LineNo, MemberNo, OpenEscape, OutputSource, Position, RingOrigin, Stream,
+    Timestamp, Unfinished,
 };
 
 /// One entry of a stored log: an event of the job's output, with its time.
@@ -30,7 +31,7 @@ pub enum Body<'a> {
         checkpoint: Box<Checkpoint>,
     },
     /// Bytes of a stream. In the log of a fleet, bytes of one member's stream.
-    Data(Source, &'a [u8]),
+    Data(OutputSource, &'a [u8]),
     /// Both streams have ended: unfinished lines become lines.
     FinishStreams,
     /// The job has ended; the payload is its outcome.
@@ -128,9 +129,9 @@ impl Frame<'_> {
 /// than the input's size.
 pub fn parse(bytes: &[u8], seal: Seal) -> Parsed<'_> {
     let length = match measure(bytes, seal) {
-        Measured::Whole(length) => length,
-        Measured::Short(length) => return Parsed::Short(length),
-        Measured::Torn => return Parsed::Torn,
+        FrameLength::Whole(length) => length,
+        FrameLength::Short(length) => return Parsed::Short(length),
+        FrameLength::Torn => return Parsed::Torn,
     };
     match read(&bytes[..length]) {
         Some(frame) => Parsed::Whole(frame, length),
@@ -140,30 +141,30 @@ pub fn parse(bytes: &[u8], seal: Seal) -> Parsed<'_> {
 
 /// Length of the frame at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Measured {
+pub(super) enum FrameLength {
     /// It is complete, and its checksum is correct.
     Whole(usize),
     Short(usize),
     Torn,
 }
 
-pub(super) fn measure(bytes: &[u8], seal: Seal) -> Measured {
+pub(super) fn measure(bytes: &[u8], seal: Seal) -> FrameLength {
     let mut fields = Fields(bytes);
-    let Some(sum) = fields.u32() else { return Measured::Short(HEADER) };
-    let Some(length) = fields.u32() else { return Measured::Short(HEADER) };
+    let Some(sum) = fields.u32() else { return FrameLength::Short(HEADER) };
+    let Some(length) = fields.u32() else { return FrameLength::Short(HEADER) };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     // A wrong length could claim 4 GiB, and a replay would allocate them.
     if length > LONGEST {
-        return Measured::Torn;
+        return FrameLength::Torn;
     }
     let end = HEADER + length;
     match bytes.get(4..end) {
-        None => Measured::Short(end),
+        None => FrameLength::Short(end),
         // Logs of earlier versions have no seal.
         Some(summed) if seal.sum(summed) == sum || crc32fast::hash(summed) == sum => {
-            Measured::Whole(end)
+            FrameLength::Whole(end)
         }
-        Some(_) => Measured::Torn,
+        Some(_) => FrameLength::Torn,
     }
 }
 
@@ -191,7 +192,7 @@ fn member_data(stream: Stream, payload: &[u8]) -> Option<Body<'_>> {
     let mut fields = Fields(payload);
     let member = MemberNo::new(fields.u32()?)?;
     Some(Body::Data(
-        Source::of_member(Some(member), stream),
+        OutputSource::of_member(Some(member), stream),
         fields.0,
     ))
 }
@@ -199,7 +200,7 @@ fn member_data(stream: Stream, payload: &[u8]) -> Option<Body<'_>> {
 /// Length of an encoded origin.
 pub(super) const ORIGIN: usize = 11 * 8;
 
-pub(super) fn write_origin(origin: &Origin, buffer: &mut Vec<u8>) {
+pub(super) fn write_origin(origin: &RingOrigin, buffer: &mut Vec<u8>) {
     buffer.extend(origin.newest.value().to_le_bytes());
     for position in [&origin.stdout, &origin.stderr] {
         let Position {
@@ -219,7 +220,7 @@ fn write_checkpoint(line_bytes: u64, checkpoint: &Checkpoint, buffer: &mut Vec<u
     buffer.extend(line_bytes.to_le_bytes());
     write_origin(&checkpoint.origin, buffer);
     for unfinished in [&checkpoint.stdout, &checkpoint.stderr] {
-        // 0 means not cut. Codes are shifted by one, because `Escape::None` has the code 0.
+        // 0 means not cut. Codes are shifted by one, because `OpenEscape::None` has the code 0.
         buffer.push(unfinished.cut.map_or(0, |escape| escape.code() + 1));
         buffer.extend((unfinished.bytes.len() as u64).to_le_bytes());
         buffer.extend_from_slice(&unfinished.bytes);
@@ -272,9 +273,9 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
-    pub(super) fn origin(&mut self) -> Option<Origin> {
+    pub(super) fn origin(&mut self) -> Option<RingOrigin> {
         let newest = LineNo::new(self.u64()?);
-        Some(Origin {
+        Some(RingOrigin {
             newest,
             stdout: self.position()?,
             stderr: self.position()?,
@@ -298,7 +299,7 @@ impl<'a> Fields<'a> {
     fn unfinished(&mut self) -> Option<Unfinished> {
         let cut = match self.u8()? {
             0 => None,
-            code => Some(Escape::of_code(code - 1)?),
+            code => Some(OpenEscape::of_code(code - 1)?),
         };
         Some(Unfinished {
             bytes: self.bytes()?.to_vec(),
@@ -326,14 +327,14 @@ mod tests {
             clean_chars: n,
         };
         Checkpoint {
-            origin: Origin {
+            origin: RingOrigin {
                 newest: LineNo::new(7),
                 stdout: position(7),
                 stderr: position(4),
             },
             stdout: Unfinished {
                 bytes: b"half a li".to_vec(),
-                cut: Some(Escape::Osc),
+                cut: Some(OpenEscape::Osc),
             },
             stderr: Unfinished::default(),
         }
@@ -348,7 +349,7 @@ mod tests {
             Body::Data(Stream::Stdout.into(), b"one\ntwo\n"),
             Body::Data(Stream::Stderr.into(), b""),
             Body::Data(
-                Source::of_member(MemberNo::at(1), Stream::Stderr),
+                OutputSource::of_member(MemberNo::at(1), Stream::Stderr),
                 b"of a member\n",
             ),
             Body::FinishStreams,

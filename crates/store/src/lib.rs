@@ -48,9 +48,9 @@ pub use faulty_media::DiskFault;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
 pub use kept_head::KeptHead;
 pub use local_text::MemoryText;
-pub use log_writer::{LogLimits, LogWriter, Unsynced};
-pub use mark::Mark;
-pub use media::{Access, Blob, Media, News, Part, read_all, read_into};
+pub use log_writer::{LogLimits, SegmentWriter, Unsynced};
+pub use mark::ReplayMark;
+pub use media::{Blob, Media, News, OpenMode, SegmentPart, read_all, read_into};
 #[cfg(any(test, feature = "test-support"))]
 pub use memory::Memory;
 pub use peers::{HostPlace, PeerStream, Peers};
@@ -58,7 +58,7 @@ pub use record::Record;
 pub use shared_text::{SharedText, Versioned};
 pub use shared_value::{SharedValue, SharedValueError};
 pub use state_dir::StateDir;
-pub use store::{Bounds, Filter, Store, StoreEvent};
+pub use store::{Filter, Store, StoreEvent, StoreLimits};
 pub use stored_log::{StoredEnd, StoredLog};
 pub use upkeep::{
     ArchiveReport, DamagedOutput, RepairReport, StateCheck, back_up, check_state, repair_state,

@@ -14,7 +14,7 @@ use sshjobs_base::bounded_file::read_up_to;
 use sshjobs_base::lock::lock;
 
 /// A text in a file of the state directory. It is replaced as a whole, under a lock beside it.
-pub(super) struct FileText {
+pub(super) struct TextInFile {
     file: PathBuf,
     /// The text as it was last read.
     copy: Mutex<Versioned>,
@@ -23,7 +23,7 @@ pub(super) struct FileText {
 /// Longest text in bytes.
 const LONGEST: u64 = 16 << 20;
 
-impl FileText {
+impl TextInFile {
     pub(super) fn open(file: PathBuf) -> Result<Self, StoreError> {
         let text = Self {
             file,
@@ -96,7 +96,7 @@ impl FileText {
     }
 }
 
-impl SharedText for FileText {
+impl SharedText for TextInFile {
     fn read(&self) -> Versioned {
         lock(&self.copy).clone()
     }
@@ -154,8 +154,8 @@ mod tests {
     fn two_processes_see_each_others_changes_and_lose_none() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("text.json");
-        let one = FileText::open(file.clone()).unwrap();
-        let other = FileText::open(file).unwrap();
+        let one = TextInFile::open(file.clone()).unwrap();
+        let other = TextInFile::open(file).unwrap();
 
         assert_eq!(one.read(), Versioned::default());
         assert!(one.replace("first", 0).unwrap());
@@ -172,7 +172,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("text.json");
 
-        FileText::open(file.clone()).unwrap().replace("secret", 0).unwrap();
+        TextInFile::open(file.clone()).unwrap().replace("secret", 0).unwrap();
 
         let mode = std::fs::metadata(file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);

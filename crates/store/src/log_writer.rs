@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::StoredEnd;
 use super::frame::{Body, Frame, Seal};
-use super::mark::Mark;
-use super::media::{Access, Blob, Part};
+use super::mark::ReplayMark;
+use super::media::{Blob, OpenMode, SegmentPart};
 use super::stored_log::StoredLog;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{Batch, LogEvent};
 use sshjobs_output::{Checkpoint, LineNo};
 
 /// Appends to a job's stored log. One exists for each job, in the process that owns it.
-pub struct LogWriter {
+pub struct SegmentWriter {
     log: Arc<StoredLog>,
     limits: LogLimits,
     blob: Option<Arc<dyn Blob>>,
@@ -30,7 +30,7 @@ pub struct LogWriter {
     /// Number and size of each previous segment that is kept, oldest first.
     before: VecDeque<(u64, u64)>,
     /// The segment's first mark while the segment has no index.
-    unindexed: Option<Mark>,
+    unindexed: Option<ReplayMark>,
     buffer: Vec<u8>,
     /// The index of this segment could not be written, so it gets no further marks.
     has_index_failed: bool,
@@ -66,7 +66,7 @@ const SEGMENTS: u64 = 16;
 const SMALLEST_SEGMENT: u64 = 1 << 20;
 const LARGEST_SEGMENT: u64 = 64 << 20;
 
-impl LogWriter {
+impl SegmentWriter {
     /// Starts the log of a new job.
     pub fn new(log: Arc<StoredLog>, limits: LogLimits) -> Self {
         Self {
@@ -93,12 +93,14 @@ impl LogWriter {
         let (segment, length) = end.replay.position();
         let mut before = VecDeque::new();
         for older in log.media.segments(&log.job)?.into_iter().filter(|number| *number < segment) {
-            let bytes = log.media.open(&log.job, Part::Frames(older), Access::Read)?.length()?;
+            let bytes =
+                log.media.open(&log.job, SegmentPart::Frames(older), OpenMode::Read)?.length()?;
             before.push_back((older, bytes));
         }
         let first = lock(&log.state).marks.iter().find(|mark| mark.segment == segment).copied();
         // An index is created with the segment's first two marks.
-        let has_index = log.media.open(&log.job, Part::Index(segment), Access::Read).is_ok();
+        let has_index =
+            log.media.open(&log.job, SegmentPart::Index(segment), OpenMode::Read).is_ok();
         let unindexed = if has_index { None } else { first };
         Ok(Self {
             segment,
@@ -194,11 +196,11 @@ impl LogWriter {
         let blob = match &self.blob {
             Some(blob) => Arc::clone(blob),
             None => {
-                let part = Part::Frames(self.segment);
+                let part = SegmentPart::Frames(self.segment);
                 Arc::clone(self.blob.insert(self.log.media.open(
                     &self.log.job,
                     part,
-                    Access::Write,
+                    OpenMode::Write,
                 )?))
             }
         };
@@ -230,7 +232,7 @@ impl LogWriter {
                 // Smaller than the origin's if output was shown without being stored.
                 state.newest.min(origin.newest)
             };
-            let mark = Mark {
+            let mark = ReplayMark {
                 segment: self.segment,
                 offset: self.length,
                 at,
@@ -249,8 +251,13 @@ impl LogWriter {
         if self.has_index_failed {
             return;
         }
-        let bytes: Vec<u8> = first.into_iter().chain([mark]).flat_map(Mark::to_bytes).collect();
-        let index = self.log.media.open(&self.log.job, Part::Index(self.segment), Access::Write);
+        let bytes: Vec<u8> =
+            first.into_iter().chain([mark]).flat_map(ReplayMark::to_bytes).collect();
+        let index = self.log.media.open(
+            &self.log.job,
+            SegmentPart::Index(self.segment),
+            OpenMode::Write,
+        );
         // Without an index, the segment is scanned when it is opened.
         if let Err(error) = index.and_then(|index| index.append(&bytes)) {
             tracing::debug!(job = %self.log.job, %error, "the index could not be written");

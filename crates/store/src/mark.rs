@@ -1,12 +1,12 @@
 //! The index of a stored log.
 
 use super::frame::{Fields, ORIGIN, write_origin};
-use sshjobs_output::{LineNo, Origin, Timestamp};
+use sshjobs_output::{LineNo, RingOrigin, Timestamp};
 
 /// A position in a job's segments at which a replay can start: that of a checkpoint. A segment's
 /// index is a list of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct ReplayMark {
     /// The segment. Not written, because an index belongs to one segment.
     pub segment: u64,
     /// Position of the checkpoint's frame.
@@ -17,13 +17,13 @@ pub struct Mark {
     /// missing.
     pub(super) before: LineNo,
     /// State of the log.
-    pub(super) origin: Origin,
+    pub(super) origin: RingOrigin,
 }
 
 /// Bytes of a mark: offset, time, line before, origin, CRC-32.
 pub(super) const MARK: usize = 3 * 8 + ORIGIN + 4;
 
-impl Mark {
+impl ReplayMark {
     /// The mark as it is in an index.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MARK);
@@ -68,19 +68,19 @@ impl Mark {
 
 /// All marks of a job, in order, and the gaps between them.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
-    all: Vec<Mark>,
+pub(super) struct ReplayMarks {
+    all: Vec<ReplayMark>,
     /// Gaps before all marks except the first, so that reads need not search for them.
     gaps: Vec<(LineNo, LineNo)>,
 }
 
-impl Marks {
-    pub(super) fn new(all: Vec<Mark>) -> Self {
-        let gaps = all.iter().skip(1).filter_map(Mark::gap).collect();
+impl ReplayMarks {
+    pub(super) fn new(all: Vec<ReplayMark>) -> Self {
+        let gaps = all.iter().skip(1).filter_map(ReplayMark::gap).collect();
         Self { all, gaps }
     }
 
-    pub(super) fn push(&mut self, mark: Mark) {
+    pub(super) fn push(&mut self, mark: ReplayMark) {
         if !self.all.is_empty() {
             self.gaps.extend(mark.gap());
         }
@@ -101,10 +101,10 @@ impl Marks {
     }
 }
 
-impl std::ops::Deref for Marks {
-    type Target = [Mark];
+impl std::ops::Deref for ReplayMarks {
+    type Target = [ReplayMark];
 
-    fn deref(&self) -> &[Mark] {
+    fn deref(&self) -> &[ReplayMark] {
         &self.all
     }
 }

@@ -13,8 +13,8 @@ pub trait Media: Send + Sync + 'static {
     /// The numbers of a job's segments, in ascending order.
     fn segments(&self, job: &JobId) -> io::Result<Vec<u64>>;
 
-    /// Opens a part of a segment. With [`Access::Write`], creates a missing part.
-    fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>>;
+    /// Opens a part of a segment. With [`OpenMode::Write`], creates a missing part.
+    fn open(&self, job: &JobId, part: SegmentPart, access: OpenMode) -> io::Result<Arc<dyn Blob>>;
 
     /// Deletes a segment. Succeeds if it does not exist.
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()>;
@@ -36,9 +36,9 @@ pub trait Media: Send + Sync + 'static {
 
 /// Reports that a job's output has grown, if its storage can.
 #[derive(Default)]
-pub struct News(Option<Told>);
+pub struct News(Option<NewsSource>);
 
-struct Told {
+struct NewsSource {
     /// Changes with every append.
     grown: watch::Receiver<u64>,
     /// The task that listens for appends. It ends with this value.
@@ -48,7 +48,7 @@ struct Told {
 impl News {
     /// News that a task sends.
     pub fn new(grown: watch::Receiver<u64>, listening: JoinSet<()>) -> Self {
-        Self(Some(Told {
+        Self(Some(NewsSource {
             grown,
             _listening: listening,
         }))
@@ -72,7 +72,7 @@ impl News {
 
 /// A part of a job's stored output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum SegmentPart {
     /// Its frames.
     Frames(u64),
     /// Its index.
@@ -83,7 +83,7 @@ pub enum Part {
 
 /// Mode of opening a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum OpenMode {
     /// An existing part.
     Read,
     /// A part that is created if it is missing.

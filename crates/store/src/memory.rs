@@ -10,21 +10,21 @@ use super::buffers::Buffers;
 use super::faulty_media::{DiskFault, FaultyMedia};
 use super::media::Media;
 use super::{
-    Bounds, Filter, LogLimits, LogWriter, MemoryText, Record, SharedText, Store, StoreError,
-    StoredEnd, StoredLog,
+    Filter, LogLimits, MemoryText, Record, SegmentWriter, SharedText, Store, StoreError,
+    StoreLimits, StoredEnd, StoredLog,
 };
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 use sshjobs_job::{CursorMove, CursorName, Cursors, JobId, Moved};
 use sshjobs_output::{LineNo, Timestamp};
 
 /// A store in memory, for tests. Stores that
 /// [join](Self::join) it act as other processes.
 pub struct Memory {
-    shared: Arc<Shared>,
+    shared: Arc<MemoryState>,
     name: String,
 }
 
-struct Shared {
+struct MemoryState {
     records: Mutex<BTreeMap<JobId, Record>>,
     owners: Mutex<BTreeSet<String>>,
     cursors: Mutex<BTreeMap<JobId, Arc<Cursors>>>,
@@ -47,7 +47,7 @@ impl Memory {
     }
 
     fn on(media: Arc<dyn Media>) -> Self {
-        Self::enter(Arc::new(Shared {
+        Self::enter(Arc::new(MemoryState {
             records: Mutex::default(),
             owners: Mutex::default(),
             cursors: Mutex::default(),
@@ -63,7 +63,7 @@ impl Memory {
         Self::enter(Arc::clone(&self.shared))
     }
 
-    fn enter(shared: Arc<Shared>) -> Self {
+    fn enter(shared: Arc<MemoryState>) -> Self {
         let name = format!("{:08x}", rand::rng().random::<u32>());
         lock(&shared.owners).insert(name.clone());
         Self { shared, name }
@@ -73,7 +73,7 @@ impl Memory {
         Arc::clone(lock(&self.shared.cursors).entry(job.clone()).or_default())
     }
 
-    fn records(&self) -> Guard<'_, BTreeMap<JobId, Record>> {
+    fn records(&self) -> LockGuard<'_, BTreeMap<JobId, Record>> {
         lock(&self.shared.records)
     }
 }
@@ -191,10 +191,10 @@ impl Store for Memory {
         log: &Arc<StoredLog>,
         limits: LogLimits,
         end: Option<&StoredEnd>,
-    ) -> Result<LogWriter, StoreError> {
+    ) -> Result<SegmentWriter, StoreError> {
         match end {
-            None => Ok(LogWriter::new(Arc::clone(log), limits)),
-            Some(end) => LogWriter::resume(Arc::clone(log), limits, end).map_err(failed),
+            None => Ok(SegmentWriter::new(Arc::clone(log), limits)),
+            Some(end) => SegmentWriter::resume(Arc::clone(log), limits, end).map_err(failed),
         }
     }
 
@@ -221,7 +221,7 @@ impl Store for Memory {
         ))
     }
 
-    fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {
+    fn sweep(&self, bounds: &StoreLimits, now: Timestamp) -> Result<(), StoreError> {
         let oldest = now.saturating_sub(bounds.age);
         self.records().retain(|id, record| {
             let stays = record.ended_at.is_none_or(|ended_at| ended_at >= oldest);

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use sshjobs_job::notify::Receiver;
 use sshjobs_job::{
-    Become, Caller, Draft, EndEvidence, FleetPlan, Identity, Job, JobId, JobSpec, MachineId,
-    Member, Nonce, Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status,
-    StdinPlan, TemplateCall, Terminal, Turn, wall_now,
+    Become, Caller, Draft, EndEvidence, FleetPlan, Job, JobId, JobIdentity, JobSpec, MachineId,
+    Member, Nonce, Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, Stdin,
+    TemplateCall, Terminal, Turn, wall_now,
 };
 use sshjobs_output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
 
@@ -150,9 +150,9 @@ impl Record {
             label: label.clone(),
             cwd: cwd.clone(),
             env: env.keys().cloned().collect(),
-            has_stdin: matches!(stdin, StdinPlan::Open),
+            has_stdin: matches!(stdin, Stdin::Open),
             hidden_secrets: secrets.fingerprints.clone(),
-            had_secrets: !env.is_empty() || matches!(stdin, StdinPlan::Text(_)),
+            had_secrets: !env.is_empty() || matches!(stdin, Stdin::Text(_)),
             timeout: *timeout,
             terminal: terminal.clone(),
             becomes: becomes.clone(),
@@ -297,8 +297,8 @@ impl Record {
     }
 
     /// The values that distinguish the job from all others.
-    pub fn identity(&self) -> Identity {
-        Identity {
+    pub fn identity(&self) -> JobIdentity {
+        JobIdentity {
             id: self.id.clone(),
             mark: self.mark.clone(),
             caller: self.caller.clone(),
@@ -348,10 +348,10 @@ impl Record {
             notify: self.notify.clone(),
             turn: self.turn.clone(),
             stdin: if self.has_stdin {
-                StdinPlan::Open
+                Stdin::Open
             } else {
                 // Also for a text, which is not kept.
-                StdinPlan::Closed
+                Stdin::Closed
             },
             timeout: self.timeout,
             terminal: self.terminal.clone(),

@@ -3,9 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use super::frame::{Body, Frame, HEADER, Measured, Seal, measure, read};
-use super::mark::Mark;
-use super::media::{Access, Blob, Media, Part, read_all, read_into};
+use super::frame::{Body, Frame, FrameLength, HEADER, Seal, measure, read};
+use super::mark::ReplayMark;
+use super::media::{Blob, Media, OpenMode, SegmentPart, read_all, read_into};
 use sshjobs_job::JobId;
 
 /// Reads a job's frames in order, from segment to segment. At the end it can be called again for
@@ -77,9 +77,9 @@ impl Replay {
     ) -> io::Result<Option<T>> {
         let length = loop {
             let needed = match measure(&self.buffer[self.read..self.filled], self.seal) {
-                Measured::Whole(length) => break length,
-                Measured::Short(length) => Some(length),
-                Measured::Torn => None,
+                FrameLength::Whole(length) => break length,
+                FrameLength::Short(length) => Some(length),
+                FrameLength::Torn => None,
             };
             if let Some(needed) = needed
                 && self.fill(needed)?
@@ -109,11 +109,14 @@ impl Replay {
     fn fill(&mut self, needed: usize) -> io::Result<bool> {
         let blob = match &self.blob {
             Some(blob) => Arc::clone(blob),
-            None => match self.media.open(&self.job, Part::Frames(self.segment), Access::Read) {
-                // The job has no output yet, or the segment was evicted.
-                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-                opened => Arc::clone(self.blob.insert(opened?)),
-            },
+            None => {
+                match self.media.open(&self.job, SegmentPart::Frames(self.segment), OpenMode::Read)
+                {
+                    // The job has no output yet, or the segment was evicted.
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+                    opened => Arc::clone(self.blob.insert(opened?)),
+                }
+            }
         };
         // Grows only if the last read filled the buffer, so a replay that waits at the end stays small.
         let was_filled = self.filled == self.buffer.len();
@@ -147,11 +150,11 @@ impl Replay {
             // The end of the stored frames, and no damage.
             return Ok(false);
         }
-        let index = self.media.open(&self.job, Part::Index(segment), Access::Read);
+        let index = self.media.open(&self.job, SegmentPart::Index(segment), OpenMode::Read);
         let Ok(index) = index.and_then(|index| read_all(&*index)) else {
             return Ok(false);
         };
-        let marks = Mark::read_all(segment, &index);
+        let marks = ReplayMark::read_all(segment, &index);
         let Some(next) = marks.iter().find(|mark| mark.offset > position) else {
             return Ok(false);
         };
@@ -159,7 +162,7 @@ impl Replay {
         self.fill(self.filled - self.read + HEADER)?;
         if matches!(
             measure(&self.buffer[self.read..self.filled], self.seal),
-            Measured::Whole(_)
+            FrameLength::Whole(_)
         ) {
             return Ok(true);
         }
@@ -189,7 +192,11 @@ impl Replay {
     /// Continues with the next segment, if one exists and this one has not grown meanwhile.
     fn turn_over(&mut self) -> io::Result<bool> {
         // First: once the next segment exists, this one grows no more.
-        let next = match self.media.open(&self.job, Part::Frames(self.segment + 1), Access::Read) {
+        let next = match self.media.open(
+            &self.job,
+            SegmentPart::Frames(self.segment + 1),
+            OpenMode::Read,
+        ) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
@@ -197,7 +204,7 @@ impl Replay {
         self.fill(self.filled - self.read + HEADER)?;
         if matches!(
             measure(&self.buffer[..self.filled], self.seal),
-            Measured::Whole(_)
+            FrameLength::Whole(_)
         ) {
             return Ok(true);
         }
@@ -227,7 +234,7 @@ impl Replay {
         let filled = read_into(&mut bytes, &**blob, self.checkpoint_at)?;
         let mut at = 0;
         while at < length
-            && let Measured::Whole(frame) = measure(&bytes[at..filled], self.seal)
+            && let FrameLength::Whole(frame) = measure(&bytes[at..filled], self.seal)
         {
             let is_checkpoint = read(&bytes[at..at + frame])
                 .is_some_and(|frame| matches!(frame.body, Body::Checkpoint { .. }));
@@ -248,7 +255,7 @@ mod tests {
     use super::*;
     use crate::Body;
     use crate::buffers::Buffers;
-    use sshjobs_output::{LineNo, Origin, Source, Stream};
+    use sshjobs_output::{LineNo, OutputSource, RingOrigin, Stream};
 
     fn bytes_of(job: &JobId, bodies: Vec<Body<'_>>) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -259,9 +266,9 @@ mod tests {
     }
 
     fn checkpoint_after(line: u64) -> Body<'static> {
-        let origin = Origin {
+        let origin = RingOrigin {
             newest: LineNo::new(line),
-            ..Origin::default()
+            ..RingOrigin::default()
         };
         Body::Checkpoint {
             line_bytes: 100,
@@ -293,8 +300,8 @@ mod tests {
         for after in ["later\n", &"a much later and longer line\n".repeat(20)] {
             let media = Arc::new(Buffers::default());
             let job = JobId::from("web1-000000");
-            let stdout = Source::from(Stream::Stdout);
-            let blob = media.open(&job, Part::Frames(1), Access::Write).unwrap();
+            let stdout = OutputSource::from(Stream::Stdout);
+            let blob = media.open(&job, SegmentPart::Frames(1), OpenMode::Write).unwrap();
             let stored = [checkpoint_after(0), Body::Data(stdout, b"one\n")];
             blob.append(&bytes_of(&job, stored.into())).unwrap();
             let length = blob.length().unwrap();
@@ -325,7 +332,7 @@ mod tests {
             body: Body::FinishStreams,
         };
         frame.write_to(Seal::new(&job, 1), &mut bytes);
-        let blob = media.open(&job, Part::Frames(1), Access::Write).unwrap();
+        let blob = media.open(&job, SegmentPart::Frames(1), OpenMode::Write).unwrap();
         blob.append(&bytes).unwrap();
         let mut replay = Replay::new(media, job, 1, 0);
 

@@ -14,11 +14,11 @@ use super::store::Store;
 
 /// A value that all processes with the same store share, as JSON. A cheap handle.
 pub struct SharedValue<T> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedValueState>,
     value: PhantomData<fn() -> T>,
 }
 
-struct Shared {
+struct SharedValueState {
     /// Name of the shared text.
     name: &'static str,
     /// `None` if nothing is stored: the value then ends with the process.
@@ -39,7 +39,7 @@ pub enum SharedValueError {
 }
 
 /// A value, with the version of its text.
-struct Versioned<T> {
+struct VersionedValue<T> {
     value: T,
     version: u64,
 }
@@ -60,7 +60,7 @@ where
     /// The value with a name, such as `approvals`.
     pub fn new(name: &'static str, store: Option<Result<Arc<dyn Store>, StoreError>>) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedValueState {
                 name,
                 store,
                 text: OnceLock::new(),
@@ -91,7 +91,7 @@ where
     ) -> Result<R, SharedValueError> {
         self.off_runtime(move |shared| {
             loop {
-                let Versioned {
+                let VersionedValue {
                     value: before,
                     version,
                 } = shared.load::<T>()?;
@@ -112,7 +112,7 @@ where
 
     async fn off_runtime<R: Send + 'static>(
         &self,
-        work: impl FnOnce(&Shared) -> Result<R, SharedValueError> + Send + 'static,
+        work: impl FnOnce(&SharedValueState) -> Result<R, SharedValueError> + Send + 'static,
     ) -> Result<R, SharedValueError> {
         let shared = Arc::clone(&self.shared);
         let done = spawn_blocking(move || work(&shared)).await;
@@ -120,8 +120,8 @@ where
     }
 }
 
-impl Shared {
-    fn load<T: Default + DeserializeOwned>(&self) -> Result<Versioned<T>, SharedValueError> {
+impl SharedValueState {
+    fn load<T: Default + DeserializeOwned>(&self) -> Result<VersionedValue<T>, SharedValueError> {
         let text = self.text()?;
         text.refresh()?;
         let current = text.read();
@@ -131,7 +131,7 @@ impl Shared {
             serde_json::from_str(&current.text)
                 .map_err(|error| SharedValueError::Damaged(self.name, error))?
         };
-        Ok(Versioned {
+        Ok(VersionedValue {
             value,
             version: current.version,
         })

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::frame::Body;
-use super::mark::Mark;
+use super::mark::ReplayMark;
 use super::replay::Replay;
 use super::stored_log::StoredLog;
 use sshjobs_base::lock::lock;
@@ -14,13 +14,13 @@ use sshjobs_output::{Checkpoint, LineNo, Measure, Selection, Stream, is_verbatim
 /// Reads a stored log from mark to mark without dividing it into lines.
 struct Skim {
     replay: Replay,
-    start: Start,
+    start: SkimStart,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
 /// Start of a piece.
-struct Start {
+struct SkimStart {
     /// Segment and position of the checkpoint.
     at: (u64, u64),
     checkpoint: Checkpoint,
@@ -65,7 +65,11 @@ impl StoredLog {
     }
 
     /// The marks around the line after `place`. `None` if output between them is missing.
-    fn piece_behind(&self, place: LineNo, selection: Selection) -> Option<(Mark, Mark)> {
+    fn piece_behind(
+        &self,
+        place: LineNo,
+        selection: Selection,
+    ) -> Option<(ReplayMark, ReplayMark)> {
         let state = lock(&self.state);
         let next = state.marks.partition_point(|mark| mark.origin.newest <= place);
         let begin = *state.marks.get(next.checked_sub(1)?)?;
@@ -79,14 +83,14 @@ impl StoredLog {
         is_whole.then_some((begin, end))
     }
 
-    fn skim_from(&self, mark: Mark) -> io::Result<Skim> {
+    fn skim_from(&self, mark: ReplayMark) -> io::Result<Skim> {
         let mut replay = Replay::new(
             Arc::clone(&self.media),
             self.job.clone(),
             mark.segment,
             mark.offset,
         );
-        let start = replay.step(|frame, at| Start::of(frame.body, at))?.flatten();
+        let start = replay.step(|frame, at| SkimStart::of(frame.body, at))?.flatten();
         let start = start.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Skim {
             replay,
@@ -97,7 +101,7 @@ impl StoredLog {
     }
 }
 
-impl Start {
+impl SkimStart {
     fn of(body: Body<'_>, at: (u64, u64)) -> Option<Self> {
         match body {
             Body::Checkpoint {
@@ -121,8 +125,8 @@ impl Skim {
     /// call reads the next piece.
     fn has_no_match(
         &mut self,
-        begin: Mark,
-        end: Mark,
+        begin: ReplayMark,
+        end: ReplayMark,
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
@@ -131,7 +135,7 @@ impl Skim {
             return Ok(false);
         }
         let Some(next) = self.read_piece()? else { return Ok(false) };
-        let Start {
+        let SkimStart {
             checkpoint,
             line_bytes,
             ..
@@ -150,7 +154,7 @@ impl Skim {
     }
 
     /// Reads up to the next checkpoint. `None` if there is none yet.
-    fn read_piece(&mut self) -> io::Result<Option<Start>> {
+    fn read_piece(&mut self) -> io::Result<Option<SkimStart>> {
         let Self {
             replay,
             start,
@@ -175,7 +179,7 @@ impl Skim {
                     },
                     Body::Checkpoint { .. } | Body::FinishStreams | Body::End(_) => {}
                 }
-                Start::of(frame.body, at)
+                SkimStart::of(frame.body, at)
             })?;
             match stepped {
                 None => return Ok(None),

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Row as Columns, ToSql,
-    TransactionBehavior, params,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, ToSql, TransactionBehavior, params,
 };
 
 use super::{Filter, Record, StoreError};
@@ -14,7 +13,7 @@ use sshjobs_job::{Caller, CursorMove, CursorName, JobId, Moved, Phase, may_move}
 use sshjobs_output::{LineNo, Timestamp};
 
 /// Records in a SQLite database (WAL), shared by several processes.
-pub(super) struct Records {
+pub(super) struct RecordTable {
     connection: Connection,
 }
 
@@ -59,7 +58,7 @@ const TABLES: &str = "
 /// From schema 1, which had no fleets.
 const ADD_FLEETS: &str = "ALTER TABLE jobs ADD COLUMN fleet TEXT;";
 
-impl Records {
+impl RecordTable {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY)?;
@@ -193,7 +192,7 @@ impl Records {
         else {
             return Ok(());
         };
-        let row = |row: &Columns<'_>| -> rusqlite::Result<(String, String, String, i64)> {
+        let row = |row: &Row<'_>| -> rusqlite::Result<(String, String, String, i64)> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         };
         let Ok(rows) = select.query_map([], row) else { return Ok(()) };
@@ -454,26 +453,26 @@ impl Records {
 }
 
 /// A record as the database has it.
-struct Row {
+struct RecordRow {
     id: String,
     document: String,
     owner: String,
 }
 
-fn row(columns: &Columns<'_>) -> rusqlite::Result<Row> {
-    Ok(Row {
+fn row(columns: &Row<'_>) -> rusqlite::Result<RecordRow> {
+    Ok(RecordRow {
         id: columns.get(0)?,
         document: columns.get(1)?,
         owner: columns.get(2)?,
     })
 }
 
-fn job_id(row: &Columns<'_>) -> rusqlite::Result<JobId> {
+fn job_id(row: &Row<'_>) -> rusqlite::Result<JobId> {
     Ok(JobId::from(row.get::<_, String>(0)?.as_str()))
 }
 
 /// The `owner` column wins over the document: claims update only the column.
-fn read(row: Row) -> Result<Record, StoreError> {
+fn read(row: RecordRow) -> Result<Record, StoreError> {
     let record: Record =
         serde_json::from_str(&row.document).map_err(|error| StoreError::Unreadable {
             job: row.id,
@@ -486,7 +485,7 @@ fn read(row: Row) -> Result<Record, StoreError> {
 }
 
 /// The records that can be read. A damaged one does not hide the others.
-fn readable(rows: Vec<Row>) -> Vec<Record> {
+fn readable(rows: Vec<RecordRow>) -> Vec<Record> {
     let records = rows.into_iter().filter_map(|row| {
         read(row)
             .inspect_err(|error| tracing::error!(%error, "jobs.db is damaged"))

@@ -9,24 +9,24 @@ use std::sync::{Arc, Mutex};
 use rand::RngExt;
 
 use super::files::Files;
-use super::local_text::FileText;
+use super::local_text::TextInFile;
 use super::media::Media;
 use super::owners::Owners;
-use super::sqlite::Records;
+use super::sqlite::RecordTable;
 use super::{
-    Bounds, Filter, LogLimits, LogWriter, Record, SharedText, Store, StoreError, StoredEnd,
-    StoredLog,
+    Filter, LogLimits, Record, SegmentWriter, SharedText, Store, StoreError, StoreLimits,
+    StoredEnd, StoredLog,
 };
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 use sshjobs_job::{CursorMove, CursorName, JobId, Moved};
 use sshjobs_output::{LineNo, Timestamp};
 
 /// A store in a directory of the user: `jobs.db`, `output/` and `owners/`.
 pub struct StateDir {
     path: PathBuf,
-    records: Mutex<Records>,
+    records: Mutex<RecordTable>,
     /// The same records, for reading while another process writes.
-    readable: Mutex<Records>,
+    readable: Mutex<RecordTable>,
     owners: Owners,
     media: Arc<dyn Media>,
     /// The files behind `media`.
@@ -107,10 +107,10 @@ impl StateDir {
         let owners = Owners::enter(&path.join(OWNERS), process).map_err(failed)?;
         // Before SQLite, which would create it readable for others under the usual umask.
         make_private(&path.join(RECORDS)).map_err(failed)?;
-        let records = Records::open(&path.join(RECORDS))?;
+        let records = RecordTable::open(&path.join(RECORDS))?;
         let secret = records.shared_secret(rand::rng().random())?;
-        // After `Records::open`, which creates the tables and switches to WAL.
-        let readable = Mutex::new(Records::open_reader(&path.join(RECORDS))?);
+        // After `RecordTable::open`, which creates the tables and switches to WAL.
+        let readable = Mutex::new(RecordTable::open_reader(&path.join(RECORDS))?);
         let identities = Identities::of(path).map_err(failed)?;
         let files = Files {
             directory: path.join(OUTPUT),
@@ -149,7 +149,7 @@ impl StateDir {
         &self.files
     }
 
-    pub(super) fn records(&self) -> Guard<'_, Records> {
+    pub(super) fn records(&self) -> LockGuard<'_, RecordTable> {
         lock(&self.records)
     }
 
@@ -285,11 +285,11 @@ impl Store for StateDir {
         log: &Arc<StoredLog>,
         limits: LogLimits,
         end: Option<&StoredEnd>,
-    ) -> Result<LogWriter, StoreError> {
+    ) -> Result<SegmentWriter, StoreError> {
         match end {
-            None => Ok(LogWriter::new(Arc::clone(log), limits)),
+            None => Ok(SegmentWriter::new(Arc::clone(log), limits)),
             Some(end) => {
-                LogWriter::resume(Arc::clone(log), limits, end).map_err(|error| self.io(error))
+                SegmentWriter::resume(Arc::clone(log), limits, end).map_err(|error| self.io(error))
             }
         }
     }
@@ -313,10 +313,10 @@ impl Store for StateDir {
 
     fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError> {
         let file = self.path.join(format!("{name}.json"));
-        Ok(Box::new(FileText::open(file)?))
+        Ok(Box::new(TextInFile::open(file)?))
     }
 
-    fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {
+    fn sweep(&self, bounds: &StoreLimits, now: Timestamp) -> Result<(), StoreError> {
         let old = lock(&self.records).ended_before(now.saturating_sub(bounds.age))?;
         for id in old {
             self.remove(&id)?;

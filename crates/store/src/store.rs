@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{LogLimits, LogWriter, Peers, Record, SharedText, StoreError, StoredEnd, StoredLog};
+use super::{
+    LogLimits, Peers, Record, SegmentWriter, SharedText, StoreError, StoredEnd, StoredLog,
+};
 use sshjobs_job::{Caller, CursorMove, CursorName, JobId, Moved};
 use sshjobs_output::{LineNo, Timestamp};
 
@@ -120,7 +122,7 @@ pub trait Store: Send + Sync + 'static {
         log: &Arc<StoredLog>,
         limits: LogLimits,
         end: Option<&StoredEnd>,
-    ) -> Result<LogWriter, StoreError>;
+    ) -> Result<SegmentWriter, StoreError>;
 
     /// Key of the fingerprints.
     fn secret(&self) -> [u8; 32];
@@ -151,7 +153,7 @@ pub trait Store: Send + Sync + 'static {
     ) -> Result<Moved, StoreError>;
 
     /// Deletes jobs that exceed a limit. The output of the oldest finished jobs is deleted first.
-    fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError>;
+    fn sweep(&self, bounds: &StoreLimits, now: Timestamp) -> Result<(), StoreError>;
 }
 
 /// What another machine has done.
@@ -210,7 +212,7 @@ impl Default for Filter {
 
 /// Limits on stored jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct StoreLimits {
     /// Bytes of output of all jobs together.
     pub bytes: u64,
     /// Milliseconds for which a finished job is kept.

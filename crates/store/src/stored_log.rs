@@ -6,34 +6,34 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::frame::{Body, Frame};
-use super::mark::{Mark, Marks};
-use super::media::{Access, Media, News, Part, read_all};
+use super::mark::{ReplayMark, ReplayMarks};
+use super::media::{Media, News, OpenMode, SegmentPart, read_all};
 use super::replay::Replay;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{
-    Archive, Coverage, JobId, LineRange, LogEvent, Outcome, RecordedPiece, Recording,
-    RecordingPlace, Skimmed, Span, SpanStart,
+    Archive, Coverage, JobId, LineRange, LogEvent, Outcome, OutputSpan, RecordedPiece,
+    RecordingPlace, Skimmed, SpanStart, StoredPieces,
 };
 use sshjobs_output::{
-    Checkpoint, LineNo, Measure, Origin, Ring, RingLimits, Selection, Stream, Timestamp,
+    Checkpoint, LineNo, Measure, Ring, RingLimits, RingOrigin, Selection, Stream, Timestamp,
 };
 
 /// A job's stored output: positions at which replays can start, and its range.
 pub struct StoredLog {
     pub(super) media: Arc<dyn Media>,
     pub(super) job: JobId,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<StoredLogState>,
     /// Held while output is deleted, so that of two deletions at once none undoes the other.
     deleting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) marks: Marks,
+pub(super) struct StoredLogState {
+    pub(super) marks: ReplayMarks,
     /// The last line stored.
     pub(super) newest: LineNo,
     /// For each stream, the position after its deleted output.
-    pub(super) forgotten: Origin,
+    pub(super) forgotten: RingOrigin,
 }
 
 /// End of a stored log.
@@ -82,7 +82,7 @@ impl StoredLog {
 
     /// The positions at which a replay can start, in ascending order. Complete once the log was
     /// opened.
-    pub fn marks(&self) -> Vec<Mark> {
+    pub fn marks(&self) -> Vec<ReplayMark> {
         lock(&self.state).marks.to_vec()
     }
 
@@ -118,8 +118,8 @@ impl StoredLog {
             ),
         };
         // Before `follow`, which adds marks that are in no index yet.
-        *lock(&self.state) = State {
-            marks: Marks::new(marks),
+        *lock(&self.state) = StoredLogState {
+            marks: ReplayMarks::new(marks),
             newest: LineNo::START,
             forgotten: self.read_forgotten()?,
         };
@@ -132,10 +132,10 @@ impl StoredLog {
     }
 
     /// The index of a segment. Rebuilt if it is missing.
-    fn marks_of(&self, segment: u64) -> io::Result<Vec<Mark>> {
-        let index = self.media.open(&self.job, Part::Index(segment), Access::Read);
+    fn marks_of(&self, segment: u64) -> io::Result<Vec<ReplayMark>> {
+        let index = self.media.open(&self.job, SegmentPart::Index(segment), OpenMode::Read);
         let marks = match index.and_then(|index| read_all(&*index)) {
-            Ok(bytes) => Mark::read_all(segment, &bytes),
+            Ok(bytes) => ReplayMark::read_all(segment, &bytes),
             Err(_) => Vec::new(),
         };
         if !marks.is_empty() {
@@ -151,7 +151,7 @@ impl StoredLog {
                     is_here = position.0 == segment;
                     if is_here && let Body::Checkpoint { checkpoint, .. } = frame.body {
                         let origin = checkpoint.origin;
-                        marks.push(Mark {
+                        marks.push(ReplayMark {
                             segment,
                             offset: position.1,
                             at: frame.at,
@@ -167,7 +167,7 @@ impl StoredLog {
     }
 
     /// The mark at which to start reading the last part.
-    fn begin_of_end(&self, marks: &[Mark]) -> Option<Mark> {
+    fn begin_of_end(&self, marks: &[ReplayMark]) -> Option<ReplayMark> {
         let wanted = bytes_before(marks.last()?).saturating_sub(END);
         let index = marks.partition_point(|mark| bytes_before(mark) <= wanted).saturating_sub(1);
         // A ring can't hold lines from both sides of a gap, so start after the last gap.
@@ -251,7 +251,7 @@ impl StoredLog {
             } else {
                 newest.min(origin.newest)
             };
-            state.marks.push(Mark {
+            state.marks.push(ReplayMark {
                 segment,
                 offset,
                 at,
@@ -263,7 +263,7 @@ impl StoredLog {
 
     /// The mark at which a window for a span starts: the last one before it, or a later one if
     /// nothing of the selection is in between.
-    fn mark_for(&self, span: Span) -> Option<Mark> {
+    fn mark_for(&self, span: OutputSpan) -> Option<ReplayMark> {
         let state = lock(&self.state);
         let marks = &state.marks;
         let behind = marks.partition_point(|mark| match span.start {
@@ -284,7 +284,11 @@ impl StoredLog {
         }
     }
 
-    fn read_window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> io::Result<Option<Ring>> {
+    fn read_window(
+        &self,
+        span: OutputSpan,
+        enough: &dyn Fn(&Ring) -> bool,
+    ) -> io::Result<Option<Ring>> {
         let Some(mark) = self.mark_for(span) else { return Ok(None) };
         let mut replay = Replay::new(
             Arc::clone(&self.media),
@@ -346,8 +350,8 @@ impl StoredLog {
     }
 
     /// Stores which output is deleted, and removes segments that contain no other output.
-    fn write_forgotten(&self, forgotten: Origin) -> io::Result<()> {
-        let origin = Mark {
+    fn write_forgotten(&self, forgotten: RingOrigin) -> io::Result<()> {
+        let origin = ReplayMark {
             segment: 0,
             offset: 0,
             at: 0,
@@ -355,7 +359,7 @@ impl StoredLog {
             origin: forgotten,
         };
         self.media
-            .open(&self.job, Part::Forgotten, Access::Write)?
+            .open(&self.job, SegmentPart::Forgotten, OpenMode::Write)?
             .append(&origin.to_bytes())?;
         let gone = forgotten.stdout.last_line.min(forgotten.stderr.last_line);
         let segments = self.media.segments(&self.job)?;
@@ -364,7 +368,7 @@ impl StoredLog {
             if lock(&self.state)
                 .marks
                 .iter()
-                .any(|mark: &Mark| mark.segment == pair[1] && mark.origin.newest <= gone)
+                .any(|mark: &ReplayMark| mark.segment == pair[1] && mark.origin.newest <= gone)
             {
                 self.media.remove(&self.job, pair[0])?;
             }
@@ -375,23 +379,23 @@ impl StoredLog {
 
     /// The deleted output, as all lists in the store name it together: two machines may have
     /// written one each at the same time.
-    fn read_forgotten(&self) -> io::Result<Origin> {
-        let opened = self.media.open(&self.job, Part::Forgotten, Access::Read);
+    fn read_forgotten(&self) -> io::Result<RingOrigin> {
+        let opened = self.media.open(&self.job, SegmentPart::Forgotten, OpenMode::Read);
         let bytes = match opened.and_then(|blob| read_all(&*blob)) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Origin::default()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(RingOrigin::default()),
             Err(error) => return Err(error),
         };
 
-        let mut forgotten = Origin::default();
-        for list in Mark::read_all(0, &bytes) {
+        let mut forgotten = RingOrigin::default();
+        for list in ReplayMark::read_all(0, &bytes) {
             extend(&mut forgotten, &list.origin, Selection::Both);
         }
         Ok(forgotten)
     }
 
     /// Adds the output that is deleted in the store to the output that is known to be deleted here.
-    fn learn_forgotten(&self) -> io::Result<Origin> {
+    fn learn_forgotten(&self) -> io::Result<RingOrigin> {
         let stored = self.read_forgotten()?;
         let mut state = lock(&self.state);
         extend(&mut state.forgotten, &stored, Selection::Both);
@@ -399,7 +403,7 @@ impl StoredLog {
     }
 
     /// Deletes all output of the selected streams before an origin.
-    fn forget_before(&self, origin: &Origin, selection: Selection) -> io::Result<()> {
+    fn forget_before(&self, origin: &RingOrigin, selection: Selection) -> io::Result<()> {
         // First, so that readers of this process don't get it even if the store can't be written.
         extend(&mut lock(&self.state).forgotten, origin, selection);
         // The new list has everything that the old ones have, and replaces them.
@@ -410,7 +414,7 @@ impl StoredLog {
 
 /// Moves the end of the deleted output to an origin, where that is later. A call that began earlier may
 /// end later: what is deleted stays deleted.
-fn extend(forgotten: &mut Origin, origin: &Origin, selection: Selection) {
+fn extend(forgotten: &mut RingOrigin, origin: &RingOrigin, selection: Selection) {
     for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
         let known = forgotten.position_mut(stream);
         if origin.position(stream).last_line > known.last_line {
@@ -423,7 +427,7 @@ fn extend(forgotten: &mut Origin, origin: &Origin, selection: Selection) {
 fn recorded(
     frame: &Frame<'_>,
     place: &mut RecordingPlace,
-    deleted: &Origin,
+    deleted: &RingOrigin,
 ) -> Option<RecordedPiece> {
     match &frame.body {
         Body::Checkpoint { checkpoint, .. } => {
@@ -468,7 +472,7 @@ fn finish(ring: &mut Ring, at: Timestamp) {
 }
 
 impl Archive for StoredLog {
-    fn window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
+    fn window(&self, span: OutputSpan, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
         // A segment of the first attempt may have been deleted meanwhile; the second leaves it out.
         for _ in 0..2 {
             match self.read_window(span, enough) {
@@ -493,7 +497,7 @@ impl Archive for StoredLog {
         self.skim_through(lines, selection, has_no_match).ok().flatten()
     }
 
-    fn recording(&self, from: Option<RecordingPlace>) -> io::Result<Recording> {
+    fn recording(&self, from: Option<RecordingPlace>) -> io::Result<StoredPieces> {
         let deleted = self.learn_forgotten()?;
         let mut place = match from {
             Some(place) => place,
@@ -502,7 +506,7 @@ impl Archive for StoredLog {
                     segment,
                     ..RecordingPlace::default()
                 },
-                None => return Ok(Recording::default()),
+                None => return Ok(StoredPieces::default()),
             },
         };
         let media = Arc::clone(&self.media);
@@ -516,11 +520,11 @@ impl Archive for StoredLog {
                 pieces.extend(piece);
             })?;
             if stepped.is_none() {
-                return Ok(Recording { pieces, next: None });
+                return Ok(StoredPieces { pieces, next: None });
             }
         }
         (place.segment, place.offset) = replay.position();
-        Ok(Recording {
+        Ok(StoredPieces {
             pieces,
             next: Some(place),
         })
@@ -548,7 +552,7 @@ impl Archive for StoredLog {
     }
 
     fn forget(&self, selection: Selection, last: LineNo) {
-        let rest = Span::after(last, Selection::Both);
+        let rest = OutputSpan::after(last, Selection::Both);
         // Readers see the log only between two events, and an event is one frame,
         // so the ring ends exactly at `last`.
         let end = self.read_window(rest, &|ring| ring.newest() >= last);
@@ -566,7 +570,7 @@ impl Archive for StoredLog {
         }
     }
 
-    fn read_deleted(&self) -> io::Result<Origin> {
+    fn read_deleted(&self) -> io::Result<RingOrigin> {
         let _deleting = lock(&self.deleting);
         self.learn_forgotten()
     }
@@ -586,6 +590,6 @@ impl std::fmt::Debug for StoredLog {
 }
 
 /// Bytes of both streams before a mark.
-fn bytes_before(mark: &Mark) -> u64 {
+fn bytes_before(mark: &ReplayMark) -> u64 {
     mark.origin.stdout.bytes + mark.origin.stderr.bytes
 }

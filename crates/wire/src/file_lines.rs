@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Lines of a file, selected by position. Pure.
 pub(super) struct FileLines {
-    wanted: Wanted,
+    wanted: LineSelection,
     length: u64,
     max_bytes: usize,
     /// Lines before the ones that are kept.
@@ -16,7 +16,7 @@ pub(super) struct FileLines {
     has_more: bool,
 }
 
-enum Wanted {
+enum LineSelection {
     /// From this line on.
     From(u64),
     /// The last lines.
@@ -24,7 +24,7 @@ enum Wanted {
 }
 
 /// The selected lines.
-pub(super) struct Selected {
+pub(super) struct SelectedLines {
     pub(super) bytes: Vec<u8>,
     /// Lines before the first one.
     pub(super) offset: u64,
@@ -36,9 +36,9 @@ impl FileLines {
     /// A negative offset counts from the end.
     pub(super) fn new(offset: i64, length: u64, max_bytes: u64) -> Self {
         let wanted = if offset < 0 {
-            Wanted::Last(offset.unsigned_abs())
+            LineSelection::Last(offset.unsigned_abs())
         } else {
-            Wanted::From(offset.unsigned_abs())
+            LineSelection::From(offset.unsigned_abs())
         };
         Self {
             wanted,
@@ -69,7 +69,7 @@ impl FileLines {
         self.has_more
     }
 
-    pub(super) fn finish(mut self) -> Selected {
+    pub(super) fn finish(mut self) -> SelectedLines {
         let last = std::mem::take(&mut self.unfinished);
         if !last.is_empty() {
             self.add(last);
@@ -87,7 +87,7 @@ impl FileLines {
             bytes.truncate(self.max_bytes);
             self.has_more = true;
         }
-        Selected {
+        SelectedLines {
             bytes,
             offset: self.skipped,
             returned,
@@ -97,8 +97,8 @@ impl FileLines {
 
     fn add(&mut self, line: Vec<u8>) {
         match self.wanted {
-            Wanted::From(first) if self.skipped < first => self.skipped += 1,
-            Wanted::From(_) => {
+            LineSelection::From(first) if self.skipped < first => self.skipped += 1,
+            LineSelection::From(_) => {
                 let is_full = self.kept.len() as u64 >= self.length
                     || (self.kept_bytes + line.len() > self.max_bytes && !self.kept.is_empty());
                 if is_full || self.has_more {
@@ -107,7 +107,7 @@ impl FileLines {
                 }
                 self.keep(line);
             }
-            Wanted::Last(count) => {
+            LineSelection::Last(count) => {
                 self.keep(line);
                 while self.kept.len() as u64 > count
                     || (self.kept_bytes > self.max_bytes && self.kept.len() > 1)

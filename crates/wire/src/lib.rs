@@ -1,6 +1,6 @@
 //! The JSON contract for agents and scripts.
 //!
-//! [`Service`] has one method per verb, with its [`Request`], its reply and one [`Error`] type with
+//! [`Service`] has one method per verb, with its [`WireRequest`], its reply and one [`Error`] type with
 //! stable [`Code`]s. It wraps [`jobs`](sshjobs_core::jobs) and adds defaults, ranges (changed values are
 //! reported in `clamped`) and hints. Doc comments of requests and replies are product text: models
 //! read them as tool schemas.
@@ -32,9 +32,9 @@ pub use clamp::Clamped;
 pub use error::{Code, Error, Hint};
 pub use export::ExportFormat;
 pub use fleet::{Group, Members};
-pub use pass_on::{PassOn, Passed, not_passed_on};
+pub use pass_on::{PassOn, PassedCall, not_passed_on};
 pub use reached_at::ReachedAt;
-pub use request::Request;
+pub use request::WireRequest;
 pub use schema::{document_schema, reply_schema};
 pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
@@ -44,14 +44,14 @@ pub use texts::{note_texts, read_texts};
 pub use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{
-    ApprovalEntry, ApprovalsReply, ApprovalsRequest, AuditLine, AuditReply, Because, ChangedRow,
-    CommandRequest, CursorAt, Decision, DeliveredVia, DetailArg, EditArg, Encoding, EndReason,
-    FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction, ForwardEntry,
-    ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply, HostsRequest,
-    JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial, ProcessEntry,
-    ProcessList, PutGroup, PutReply, PutRequest, ReadReply, ReadRequest, Record, Reversed,
-    RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
-    SignalReply, SignalRequest, Size, Span, SpawnReply, SpawnRequest, StreamName, TailReply,
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, AuditLine, AuditReply,
+    Because, ChangedRow, CommandRequest, CursorAt, DeliveryRoute, DetailArg, EditArg, Encoding,
+    EndReason, FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction,
+    ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply,
+    HostsRequest, JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, LineRecord, MatchEntry,
+    Partial, ProcessEntry, ProcessList, PutGroup, PutReply, PutRequest, ReadReply, ReadRequest,
+    Reversed, RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
+    SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName, StyledSpan, TailReply,
     TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode,
     WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };

@@ -13,11 +13,15 @@ use sshjobs_core::jobs::{Caller, Rights};
 pub trait PassOn: Send + Sync {
     /// Performs a verb at a replica, for a caller whose rights were found here. Dropping the future
     /// cancels the call there.
-    fn call<'a>(&'a self, replica: &'a str, passed: Passed) -> BoxFuture<'a, Result<Value, Error>>;
+    fn call<'a>(
+        &'a self,
+        replica: &'a str,
+        passed: PassedCall,
+    ) -> BoxFuture<'a, Result<Value, Error>>;
 }
 
 /// A call that is passed on. Has no `Debug`, because its request may contain secrets.
-pub struct Passed {
+pub struct PassedCall {
     /// Who calls.
     pub caller: Caller,
     /// The caller's rights.

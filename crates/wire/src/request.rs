@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::error::Error;
 
 /// The arguments of a call: an object of plain data, with a schema of names, types and ranges.
-pub trait Request: Sized {
+pub trait WireRequest: Sized {
     /// Parses the arguments.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ mod tests {
     fn the_expected_type_is_named_as_in_json() {
         #[derive(Debug, serde::Deserialize)]
         #[expect(dead_code, reason = "only the types matter")]
-        struct Request {
+        struct WireRequest {
             count: Option<u64>,
             offset: Option<i64>,
             words: Option<Vec<String>>,
@@ -185,7 +185,7 @@ mod tests {
             ("env", serde_json::json!([]), "an object"),
         ] {
             let arguments = Map::from_iter([(name.to_owned(), value)]);
-            let error = parse::<Request>(arguments).unwrap_err();
+            let error = parse::<WireRequest>(arguments).unwrap_err();
             assert!(
                 error.message.starts_with(&format!("{name}: invalid ")),
                 "{error}"
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_value_of_the_wrong_type_is_not_quoted() {
         #[derive(Debug, serde::Deserialize)]
-        struct Request {
+        struct WireRequest {
             #[expect(dead_code, reason = "only its type matters")]
             data: String,
         }
@@ -212,7 +212,7 @@ mod tests {
         ] {
             let arguments: Value =
                 serde_json::from_str(&format!("{{\"data\": {secret}}}")).unwrap();
-            let error = serde_path_to_error::deserialize::<_, Request>(arguments).unwrap_err();
+            let error = serde_path_to_error::deserialize::<_, WireRequest>(arguments).unwrap_err();
             let message = bad_arguments(&error).message;
             assert!(
                 message.starts_with("data: invalid type: ")

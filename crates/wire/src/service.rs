@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use super::pass_on::PassOn;
 use crate::error::Error;
 use sshjobs_core::jobs::{
-    Access, CallContext, Caller, Config, Defaults, Job, Jobs, Limits, PolicyVerb, Prompter,
-    Prompters, ReadableJob, Rights,
+    Access, CallContext, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters,
+    ReadableJob, Rights, Verb,
 };
 
 /// The contract over [`Jobs`]: one method per verb, with its request, its reply and one [`Error`] type.
@@ -158,12 +158,12 @@ impl Service {
     }
 
     /// A job, for a verb that shows none of its output.
-    pub(super) async fn job(&self, verb: PolicyVerb, id: &str) -> Result<Job, Error> {
+    pub(super) async fn job(&self, verb: Verb, id: &str) -> Result<Job, Error> {
         Ok(self.jobs.job_for(verb, id).await?)
     }
 
     /// A job, for a verb that shows its output.
-    pub(super) async fn readable(&self, verb: PolicyVerb, id: &str) -> Result<ReadableJob, Error> {
+    pub(super) async fn readable(&self, verb: Verb, id: &str) -> Result<ReadableJob, Error> {
         Ok(self.jobs.readable(verb, id).await?)
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
-use crate::request::Request;
+use crate::request::WireRequest;
 use crate::verbs::{CommandRequest, JobEntry};
 
 /// The first message of a client: the arguments of `spawn` to start a command, or

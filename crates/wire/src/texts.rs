@@ -4,11 +4,11 @@
 use serde_json::{Map, Value};
 
 use super::clamp::Clamped;
-use super::request::Request;
+use super::request::WireRequest;
 
 /// Replaces each text that is exactly a number, boolean, list or object, where the schema wants one. Returns what
 /// was replaced, for the reply.
-pub fn read_texts<R: Request>(arguments: &mut Map<String, Value>) -> Vec<Clamped> {
+pub fn read_texts<R: WireRequest>(arguments: &mut Map<String, Value>) -> Vec<Clamped> {
     // The schema is needed only for a client that does so.
     if !arguments.values().any(|value| parsed(value).is_some()) {
         return Vec::new();
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::{RunRequest, WaitRequest};
 
-    fn read<R: Request>(arguments: Value) -> (Value, Vec<String>) {
+    fn read<R: WireRequest>(arguments: Value) -> (Value, Vec<String>) {
         let mut arguments = arguments.as_object().cloned().unwrap();
         let read = read_texts::<R>(&mut arguments);
         let read = read.into_iter().map(|text| {

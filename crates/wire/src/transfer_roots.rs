@@ -12,7 +12,7 @@ use super::Service;
 use super::error::{Code, Error};
 
 /// A file of this machine that may be written.
-pub(super) struct Place {
+pub(super) struct PathBelowRoot {
     /// Its open directory, which stays the same even if a link takes its place.
     directory: OwnedFd,
     /// What the caller named, without its last name.
@@ -20,7 +20,7 @@ pub(super) struct Place {
     name: PathBuf,
 }
 
-impl Place {
+impl PathBelowRoot {
     /// A path to the file.
     pub(super) fn path(&self) -> PathBuf {
         if cfg!(target_os = "linux") {
@@ -49,7 +49,7 @@ impl Service {
     }
 
     /// The place of a file below a root, to write it.
-    pub(super) fn transfer_place(&self, path: &Path) -> Result<Place, Error> {
+    pub(super) fn transfer_place(&self, path: &Path) -> Result<PathBelowRoot, Error> {
         let (root, below) = self.root_of("to", path)?;
         let Some(name) = below.file_name() else {
             return Err(Error::invalid(
@@ -63,7 +63,7 @@ impl Service {
         } else {
             root.open_dir(parent).map_err(|error| not_usable(path, &error))?
         };
-        Ok(Place {
+        Ok(PathBelowRoot {
             directory: directory.into_std_file().into(),
             named: path.parent().unwrap_or(Path::new("/")).to_owned(),
             name: name.into(),

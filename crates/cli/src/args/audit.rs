@@ -8,7 +8,7 @@ use clap_complete::engine::ArgValueCandidates;
 
 use super::candidates;
 use super::values::ClusterArg;
-use sshjobs_policy::audit::{Head, PublicKey};
+use sshjobs_policy::audit::{LogHead, PublicKey};
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
@@ -73,7 +73,7 @@ pub struct AuditVerifyArgs {
     pub file: Option<PathBuf>,
     /// A line that is known from an anchor or from an earlier check. May be repeated.
     #[arg(long = "head", value_name = "SEQ:HASH")]
-    pub heads: Vec<Head>,
+    pub heads: Vec<LogHead>,
     /// The public key that `sshjobs audit key` printed. Default: that of the private key, if it can be
     /// read.
     #[arg(long, value_name = "KEY")]

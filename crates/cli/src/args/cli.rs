@@ -99,7 +99,7 @@ pub struct Cli {
     pub log: LogLevel,
     /// The subcommand.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: CliVerb,
     /// Name of the subcommand.
     #[arg(skip)]
     pub verb_name: String,
@@ -152,7 +152,7 @@ impl LogLevel {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub enum CliVerb {
     /// Run a real job on an SSH server inside this process, and follow its output by cursor.
     Demo(DemoArgs),
     /// Serve MCP on stdin and stdout, or MCP and a JSON API over HTTP.
@@ -237,7 +237,7 @@ pub enum Verb {
     Help(HelpArgs),
 }
 
-impl Verb {
+impl CliVerb {
     /// Whether it is only about this machine, so that SSHJOBS_SERVER does not apply. (Of the other verbs put, get, edit, forward
     /// and `hosts add` refuse a server, because it would have to reach this machine's files and ports.)
     pub fn runs_here_only(&self) -> bool {

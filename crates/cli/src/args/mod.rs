@@ -29,7 +29,7 @@ pub use audit::{
     AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand,
     AuditVerifyArgs,
 };
-pub use cli::{Cli, LogLevel, Verb, WhenColours};
+pub use cli::{Cli, CliVerb, LogLevel, WhenColours};
 pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreBackupArgs, StoreCheckArgs,
     StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,

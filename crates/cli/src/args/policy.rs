@@ -66,7 +66,7 @@ pub struct PolicyExplainArgs {
     pub claims: Vec<(String, String)>,
     /// Verb of the call.
     #[arg(long, value_name = "VERB", default_value = "run", value_parser = verb)]
-    pub verb: sshjobs_core::jobs::PolicyVerb,
+    pub verb: sshjobs_core::jobs::Verb,
     /// Template that the command is made from.
     #[arg(long, value_name = "NAME", conflicts_with = "command")]
     pub template: Option<String>,
@@ -98,10 +98,10 @@ pub struct PolicyTestArgs {
     pub json: bool,
 }
 
-fn verb(name: &str) -> Result<sshjobs_core::jobs::PolicyVerb, String> {
-    use sshjobs_core::jobs::PolicyVerb;
-    PolicyVerb::named(name).ok_or_else(|| {
-        let known = PolicyVerb::ALL.map(PolicyVerb::as_str).join(", ");
+fn verb(name: &str) -> Result<sshjobs_core::jobs::Verb, String> {
+    use sshjobs_core::jobs::Verb;
+    Verb::named(name).ok_or_else(|| {
+        let known = Verb::ALL.map(Verb::as_str).join(", ");
         format!("use one of {known}")
     })
 }

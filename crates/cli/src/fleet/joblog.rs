@@ -38,10 +38,10 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, bool)>, Error> {
 
 /// Writes a line for each member whose start was attempted. Appends to the file if `is_kept`.
 pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<(), Error> {
-    let rows: Vec<Row<'_>> = members
+    let rows: Vec<JoblogRow<'_>> = members
         .iter()
         .filter(|member| member.started_at > 0)
-        .map(Row::of_member)
+        .map(JoblogRow::of_member)
         .collect();
     write_rows(file, &rows, is_kept)
 }
@@ -54,12 +54,12 @@ pub(crate) fn check_writable(file: &Path) -> Result<(), Error> {
 
 /// Writes a line for each host to which files were copied.
 pub(crate) fn write_joblog(file: &Path, results: &[HostResult]) -> Result<(), Error> {
-    let rows: Vec<Row<'_>> = results.iter().map(Row::of_copy).collect();
+    let rows: Vec<JoblogRow<'_>> = results.iter().map(JoblogRow::of_copy).collect();
     write_rows(file, &rows, false)
 }
 
 /// A line of a joblog. Times in milliseconds.
-struct Row<'a> {
+struct JoblogRow<'a> {
     host: &'a str,
     started_at: u64,
     took: u64,
@@ -70,7 +70,7 @@ struct Row<'a> {
     command: &'a str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> JoblogRow<'a> {
     fn of_member(member: &'a JobEntry) -> Self {
         let end = member.ended_at.unwrap_or(member.started_at);
         let (exit, signal) = exit(member);
@@ -100,7 +100,7 @@ impl<'a> Row<'a> {
     }
 }
 
-fn write_rows(file: &Path, rows: &[Row<'_>], is_kept: bool) -> Result<(), Error> {
+fn write_rows(file: &Path, rows: &[JoblogRow<'_>], is_kept: bool) -> Result<(), Error> {
     let mut text = String::new();
     let has_some = is_kept && file.metadata().is_ok_and(|known| known.len() > 0);
     if !has_some {

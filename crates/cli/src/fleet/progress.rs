@@ -9,9 +9,9 @@ use sshjobs_wire::Members;
 
 /// A line at the bottom of the terminal with the progress of a fleet. Not shown if stderr is not a
 /// terminal.
-pub(super) struct Progress(ProgressBar);
+pub(super) struct FleetProgress(ProgressBar);
 
-impl Progress {
+impl FleetProgress {
     pub(super) fn new() -> Self {
         let is_shown = std::io::stderr().is_terminal();
         let target = if is_shown {

@@ -9,16 +9,16 @@ use tokio::time::{Instant, timeout};
 
 use super::hosts::{in_steps, named, split};
 use super::joblog::check_writable;
-use super::progress::Progress;
+use super::progress::FleetProgress;
 use super::summary::summary;
-use super::view::View;
+use super::view::FleetView;
 use super::{joblog, junit};
 use crate::args::{FleetArgs, RunArgs};
 use crate::command::of_run;
 use crate::exit::{exit_of, print, tell};
 use crate::json::json;
 use crate::terminal::{Signals, are_wanted};
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::FleetSpec;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{
@@ -40,24 +40,24 @@ const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 const JOBLOG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
-pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
+pub(crate) async fn run(api: &Api, args: RunArgs) -> ProgramExit {
     let exit = attempt(api, args).await.unwrap_or_else(|error| {
         report(&error);
         // Exit codes from 0 to 101 are a number of hosts.
-        Exit::CONNECTION
+        ProgramExit::CONNECTION
     });
     api.shutdown().await;
     exit
 }
 
 /// Options besides the command itself.
-struct Wanted {
+struct FleetRun {
     fleet: FleetArgs,
     timestamps: bool,
     json: bool,
 }
 
-async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
+async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
     if args.tty > 0 || args.pty || args.command.is_empty() {
         let hint = "name one host for a terminal, and a command for many";
         return Err(Error::invalid("many hosts share no terminal", hint));
@@ -67,7 +67,7 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
     }
     // Before the start: an uncaught signal would end this process without `shutdown`.
     let mut signals = Signals::catch()?;
-    let wanted = Wanted {
+    let wanted = FleetRun {
         fleet: args.fleet.clone(),
         timestamps: args.timestamps,
         json: args.json,
@@ -80,13 +80,13 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
         if let Some(file) = &wanted.fleet.junit {
             junit::write(file, &command, &[])?;
         }
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     };
     let names: Vec<String> =
         request.hosts.iter().filter(|word| FleetSpec::is_plain(word)).cloned().collect();
     let started = tokio::select! {
         started = api.spawn(request) => started?,
-        number = signals.next() => return Ok(Exit::signaled(number)),
+        number = signals.next() => return Ok(ProgramExit::signaled(number)),
     };
     if started.durable {
         let id = &started.job_id;
@@ -94,11 +94,11 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
             "fleet {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"
         ));
     }
-    let mut watch = Watch {
+    let mut watch = FleetWatch {
         api,
         id: started.job_id,
-        view: View::new(&names, wanted.timestamps, wanted.fleet.group),
-        progress: Progress::new(),
+        view: FleetView::new(&names, wanted.timestamps, wanted.fleet.group),
+        progress: FleetProgress::new(),
         looked: Instant::now(),
         ended_at: HashMap::new(),
         shown: HashSet::new(),
@@ -113,11 +113,11 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
     let id = watch.id.clone();
     let ended = tokio::select! {
         ended = watch.follow(request) => ended,
-        number = pass_on(api, &id, &mut signals) => Ok(Exit::signaled(number)),
+        number = pass_on(api, &id, &mut signals) => Ok(ProgramExit::signaled(number)),
     };
     watch.progress.end();
     match ended {
-        Ok(Exit::SUCCESS) => finish(api, &id, &wanted).await,
+        Ok(ProgramExit::SUCCESS) => finish(api, &id, &wanted).await,
         stopped => {
             write_joblog_so_far(api, &id, &wanted.fleet).await;
             stopped
@@ -170,11 +170,11 @@ async fn request(api: &Api, args: RunArgs) -> Result<Option<CommandRequest>, Err
 }
 
 /// A fleet that is being followed.
-struct Watch<'a> {
+struct FleetWatch<'a> {
     api: &'a Api,
     id: String,
-    view: View,
-    progress: Progress,
+    view: FleetView,
+    progress: FleetProgress,
     looked: Instant,
     /// When each member was first seen to have ended, by host.
     ended_at: HashMap<String, Instant>,
@@ -182,10 +182,10 @@ struct Watch<'a> {
     shown: HashSet<String>,
 }
 
-impl Watch<'_> {
-    async fn follow(&mut self, mut request: TailRequest) -> Result<Exit, Error> {
+impl FleetWatch<'_> {
+    async fn follow(&mut self, mut request: TailRequest) -> Result<ProgramExit, Error> {
         match self.look().await? {
-            Exit::SUCCESS => {}
+            ProgramExit::SUCCESS => {}
             exit => return Ok(exit),
         }
         loop {
@@ -200,16 +200,16 @@ impl Watch<'_> {
                 lines.extend(self.view.rest());
             }
             match self.write(&lines) {
-                Exit::SUCCESS => {}
+                ProgramExit::SUCCESS => {}
                 exit => return Ok(exit),
             }
             if !reply.still_running {
-                return Ok(Exit::SUCCESS);
+                return Ok(ProgramExit::SUCCESS);
             }
             if !reply.has_more && self.looked.elapsed() >= CHECK_INTERVAL {
                 self.looked = Instant::now();
                 match self.look().await? {
-                    Exit::SUCCESS => {}
+                    ProgramExit::SUCCESS => {}
                     exit => return Ok(exit),
                 }
             }
@@ -217,16 +217,16 @@ impl Watch<'_> {
         }
     }
 
-    fn write(&self, lines: &[String]) -> Exit {
+    fn write(&self, lines: &[String]) -> ProgramExit {
         if lines.is_empty() {
-            Exit::SUCCESS
+            ProgramExit::SUCCESS
         } else {
             self.progress.above(|| print(&lines.join("\n")))
         }
     }
 
     /// Queries the members' states, for the progress and for output shown in blocks.
-    async fn look(&mut self) -> Result<Exit, Error> {
+    async fn look(&mut self) -> Result<ProgramExit, Error> {
         if self.progress.is_shown() {
             let entry = self.api.entry(&self.id).await?;
             if let Some(members) = &entry.members {
@@ -234,7 +234,7 @@ impl Watch<'_> {
             }
         }
         if !self.view.is_grouped() {
-            return Ok(Exit::SUCCESS);
+            return Ok(ProgramExit::SUCCESS);
         }
         let mut lines = Vec::new();
         for member in members(self.api, &self.id).await? {
@@ -270,13 +270,13 @@ pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error>
 }
 
 /// Reports how a fleet has ended: to a person, a script, a joblog and CI.
-async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
+async fn finish(api: &Api, id: &str, wanted: &FleetRun) -> Result<ProgramExit, Error> {
     let (entry, groups) = api.entry_and_groups(id).await?;
     let written = write_files(api, &entry, &wanted.fleet).await;
     let told = if wanted.json {
         print(&as_json(&entry, &groups))
     } else {
-        Exit::SUCCESS
+        ProgramExit::SUCCESS
     };
     if !wanted.json {
         let counts = entry.members.unwrap_or_default();
@@ -284,13 +284,13 @@ async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
     }
     let exit = exit_of(&entry);
     // Failed hosts matter more than output that could not be printed or written.
-    if exit != Exit::SUCCESS {
+    if exit != ProgramExit::SUCCESS {
         written.inspect_err(report).ok();
         return Ok(exit);
     }
     if let Err(error) = written {
         report(&error);
-        return Ok(Exit::OUTPUT);
+        return Ok(ProgramExit::OUTPUT);
     }
     Ok(told)
 }

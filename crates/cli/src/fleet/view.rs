@@ -8,10 +8,10 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::terminal::{OF_HOSTS, RED, are_wanted, padded, paint};
 use sshjobs_core::jobs::printable;
-use sshjobs_wire::{Record, StreamName};
+use sshjobs_wire::{LineRecord, StreamName};
 
 /// Formats the lines of many hosts: each after its host's name, with the names in a column.
-pub(super) struct View {
+pub(super) struct FleetView {
     is_coloured: bool,
     timestamps: bool,
     /// Width of the longest name so far.
@@ -24,7 +24,7 @@ pub(super) struct View {
 /// Maximum width of the column of names. Longer names stick out.
 const WIDEST: usize = 40;
 
-impl View {
+impl FleetView {
     /// `names` are the expected hosts.
     pub(super) fn new(names: &[String], timestamps: bool, group: bool) -> Self {
         let width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(WIDEST);
@@ -45,7 +45,7 @@ impl View {
     }
 
     /// The lines to print for these records.
-    pub(super) fn lines(&mut self, records: &[Record]) -> Vec<String> {
+    pub(super) fn lines(&mut self, records: &[LineRecord]) -> Vec<String> {
         let mut shown = Vec::new();
         for record in records {
             let name = record.member.clone().unwrap_or_default();
@@ -75,7 +75,7 @@ impl View {
         held.into_values().flatten().collect()
     }
 
-    fn line(&mut self, name: &str, record: &Record) -> String {
+    fn line(&mut self, name: &str, record: &LineRecord) -> String {
         // The name of a host that a pattern selected is known only from its first line.
         self.width = self.width.max(name.width().min(WIDEST));
         let next = OF_HOSTS.get(self.colours.len() % OF_HOSTS.len()).copied().unwrap_or_default();
@@ -104,11 +104,11 @@ impl View {
 mod tests {
     use super::*;
 
-    fn record(member: &str, text: &str) -> Record {
+    fn record(member: &str, text: &str) -> LineRecord {
         let line_no = 1;
         let ts = 0;
         let stream = StreamName::Stdout;
-        Record {
+        LineRecord {
             line_no,
             member: Some(member.to_owned()),
             stream,
@@ -120,11 +120,11 @@ mod tests {
         }
     }
 
-    fn view(names: &[&str], group: bool) -> View {
+    fn view(names: &[&str], group: bool) -> FleetView {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        View {
+        FleetView {
             is_coloured: false,
-            ..View::new(&names, false, group)
+            ..FleetView::new(&names, false, group)
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) use colours::{DIM, GREEN, OF_HOSTS, RED, YELLOW, are_wanted, paint};
 pub(crate) use columns::{in_columns, padded, terminal_rows, terminal_width};
 pub(crate) use keyboard::Keyboard;
 pub(crate) use pager::{Pager, PagerEnds};
-pub(crate) use screen::Screen;
+pub(crate) use screen::OwnScreen;
 pub(crate) use signals::Signals;
 pub use signals::{ServerSignals, survive_file_size_limit};
 pub(crate) use stdin::{KeyboardRole, KeysEnded};

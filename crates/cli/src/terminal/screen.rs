@@ -10,11 +10,11 @@ use tokio::time::timeout;
 
 use crate::args::{RunArgs, StreamChoice};
 use sshjobs_core::jobs::TerminalFilter;
-use sshjobs_wire::remote::Shown;
+use sshjobs_wire::remote::NextBytes;
 
 /// Writes a job's output to our stdout and stderr: unchanged into pipes and files, filtered onto a
 /// terminal.
-pub(crate) struct Screen {
+pub(crate) struct OwnScreen {
     stdout: Option<Sink<Stdout>>,
     stderr: Option<Sink<Stderr>>,
 }
@@ -50,7 +50,7 @@ fn stamps(args: &RunArgs) -> Option<Stamps> {
     })
 }
 
-impl Screen {
+impl OwnScreen {
     pub(crate) fn new(args: &RunArgs) -> Self {
         let stdout = Sink {
             to: io::stdout(),
@@ -81,7 +81,7 @@ impl Screen {
         }
     }
 
-    pub(crate) async fn show(&mut self, output: &Shown) -> io::Result<()> {
+    pub(crate) async fn show(&mut self, output: &NextBytes) -> io::Result<()> {
         if let Some(stdout) = &mut self.stdout {
             stdout.write(&output.stdout).await?;
         }

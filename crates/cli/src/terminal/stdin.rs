@@ -39,7 +39,7 @@ pub(crate) struct HungUp;
 
 /// Copies our stdin to a job until it or the job ends. Returns only if our terminal has closed.
 pub(crate) async fn forward(job: &Control) -> HungUp {
-    let input = Input::default();
+    let input = OwnStdin::default();
     loop {
         let data = match input.read().await {
             Came::Data(data) => data,
@@ -118,7 +118,7 @@ pub(crate) async fn forward_keys(job: &Control, role: KeyboardRole) -> KeysEnded
 }
 
 async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnded {
-    let input = Input::default();
+    let input = OwnStdin::default();
     let mut escape = EscapeKeys::default();
     loop {
         let data = match input.read().await {
@@ -126,7 +126,7 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnd
             Came::End => break,
             Came::HungUp => return KeysEnded::HungUp,
         };
-        let Taken { keys, ended, asked } = escape.take(&data);
+        let TakenKeys { keys, ended, asked } = escape.take(&data);
         if asked {
             // The terminal is raw.
             write!(io::stderr(), "{}", role.escapes().replace('\n', "\r\n")).ok();
@@ -155,18 +155,18 @@ pub(crate) async fn end(job: &Control) {
 
 /// Our stdin. Dropping it stops reading: keys typed later are for the next program.
 #[derive(Default)]
-struct Input {
+struct OwnStdin {
     /// Held while the thread reads, so that it reads nothing after the drop.
     is_over: Arc<Mutex<bool>>,
 }
 
-impl Drop for Input {
+impl Drop for OwnStdin {
     fn drop(&mut self) {
         *lock(&self.is_over) = true;
     }
 }
 
-impl Input {
+impl OwnStdin {
     /// The next input.
     async fn read(&self) -> Came {
         let is_over = Arc::clone(&self.is_over);
@@ -249,7 +249,7 @@ impl KeyboardRole {
 
 /// Result of examining keys.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Taken {
+struct TakenKeys {
     /// Keys to pass on.
     keys: Vec<u8>,
     /// Whether the keys end the session.
@@ -269,8 +269,8 @@ enum EscapeKeys {
 }
 
 impl EscapeKeys {
-    fn take(&mut self, keys: &[u8]) -> Taken {
-        let mut taken = Taken::default();
+    fn take(&mut self, keys: &[u8]) -> TakenKeys {
+        let mut taken = TakenKeys::default();
         for &key in keys {
             match (*self, key) {
                 (Self::LineStart, b'~') => {
@@ -278,7 +278,7 @@ impl EscapeKeys {
                     continue;
                 }
                 (Self::Tilde, b'.') => {
-                    return Taken {
+                    return TakenKeys {
                         ended: true,
                         ..taken
                     };
@@ -332,7 +332,7 @@ mod tests {
         let mut escape = EscapeKeys::default();
         assert_eq!(
             escape.take(b"\r~?x"),
-            Taken {
+            TakenKeys {
                 keys: b"\rx".to_vec(),
                 ended: false,
                 asked: true

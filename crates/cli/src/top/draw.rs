@@ -10,13 +10,13 @@ use ansi_to_tui::IntoText;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::keys::SIGNALS;
-use super::model::{ListRows, Mode, Model, Order};
-use super::output::Output;
-use super::panel::{Drawn, Panel, View};
+use super::model::{JobOrder, ListRows, Mode, Model};
+use super::output::VisibleOutput;
+use super::panel::{DrawnPanel, Panel, PanelView};
 use crate::terminal::padded;
 use crate::verbs::{age, duration_of, exit_text, in_largest_unit, state_of};
 use sshjobs_core::jobs::{coloured, printable};
-use sshjobs_wire::{Decision, JobEntry, JobState, Members, Record, Reversed, StreamName};
+use sshjobs_wire::{ApproverAnswer, JobEntry, JobState, LineRecord, Members, Reversed, StreamName};
 
 /// Minimum height of the screen for showing list and output together.
 const SHARED: u16 = 10;
@@ -114,9 +114,9 @@ fn draw_panel(frame: &mut Frame<'_>, panel: &mut Panel, lines: &[String], area: 
     panel.from = panel.from.min(count.saturating_sub(over.height));
     let is_other = panel.drawn.view.as_ref() != Some(&panel.view);
     if is_other {
-        panel.drawn = Drawn {
+        panel.drawn = DrawnPanel {
             view: Some(panel.view.clone()),
-            ..Drawn::default()
+            ..DrawnPanel::default()
         };
     }
     panel.drawn.rows_below = count.saturating_sub(panel.from).saturating_sub(over.height);
@@ -170,8 +170,8 @@ impl Paint {
             None => format!("{} jobs, {} running", model.total, model.running),
         };
         let order = match model.order {
-            Order::Age => String::new(),
-            order @ (Order::Host | Order::State | Order::Duration | Order::Lines) => {
+            JobOrder::Age => String::new(),
+            order @ (JobOrder::Host | JobOrder::State | JobOrder::Duration | JobOrder::Lines) => {
                 format!(", by {}", order.name())
             }
         };
@@ -321,7 +321,7 @@ impl Paint {
         Text::from(lines.split_off(surplus))
     }
 
-    fn record(self, record: &Record, model: &Model) -> Line<'static> {
+    fn record(self, record: &LineRecord, model: &Model) -> Line<'static> {
         let output = &model.output;
         let style = match record.stream {
             StreamName::Stderr => self.colour(Color::Red),
@@ -346,7 +346,7 @@ impl Paint {
     }
 
     /// The bottom rows of a job's screen, which has what was printed last.
-    fn screen(self, output: &Output, rows: u16) -> Text<'static> {
+    fn screen(self, output: &VisibleOutput, rows: u16) -> Text<'static> {
         let Some(screen) = &output.screen else { return Text::raw("…") };
         let shown = screen.rows.iter().flatten();
         let mut lines: Vec<Line<'static>> = (1..)
@@ -616,13 +616,13 @@ fn in_words(jobs: &[String]) -> String {
 
 fn foot_of_panel(panel: &Panel, message: Option<&str>) -> Line<'static> {
     let id = match &panel.view {
-        View::Approval(id) => id.as_deref().unwrap_or_default(),
-        View::Detail { .. } | View::Queue => "",
+        PanelView::Approval(id) => id.as_deref().unwrap_or_default(),
+        PanelView::Detail { .. } | PanelView::Queue => "",
     };
     let is_approval = !id.is_empty();
     let text = match (panel.vote, message) {
-        (Some(Decision::Approve), _) => format!("approve exactly {id}? y yes"),
-        (Some(Decision::Deny), _) => format!("refuse {id}? y yes"),
+        (Some(ApproverAnswer::Approve), _) => format!("approve exactly {id}? y yes"),
+        (Some(ApproverAnswer::Deny), _) => format!("refuse {id}? y yes"),
         (None, Some(message)) => printable(message),
         (None, None) if is_approval => {
             "a approve  x refuse  n N other  ↑ ↓ scroll  Esc back".to_owned()

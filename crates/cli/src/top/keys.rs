@@ -5,7 +5,7 @@ use ratatui::crossterm::event::{
 };
 
 use super::model::{Action, Mode, Model};
-use super::panel::View;
+use super::panel::PanelView;
 use super::prompt::{Prompt, Purpose, asks_for_a_secret};
 
 /// Columns by which output scrolls to the side.
@@ -133,8 +133,8 @@ impl Model {
             KeyCode::Char('n') => self.find_next(false),
             KeyCode::Char('N') => self.find_next(true),
             KeyCode::Char('f') => self.output.scroll_to_end(),
-            KeyCode::Char('Q') => self.open_panel(View::Queue),
-            KeyCode::Char('A') => self.open_panel(View::Approval(None)),
+            KeyCode::Char('Q') => self.open_panel(PanelView::Queue),
+            KeyCode::Char('A') => self.open_panel(PanelView::Approval(None)),
             KeyCode::Char('F') => {
                 self.mode = Mode::Typing(Prompt {
                     text: self.filter.clone(),
@@ -178,7 +178,7 @@ impl Model {
                 }
             }
             'v' => self.output.toggle_screen(),
-            'i' => self.open_panel(View::Detail { job }),
+            'i' => self.open_panel(PanelView::Detail { job }),
             'y' => return Some(Action::Copy { job }),
             'l' => return Some(Action::Page { job }),
             _ => return Some(Action::Attach { job }),

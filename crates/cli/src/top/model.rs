@@ -4,11 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use super::output::Output;
+use super::output::VisibleOutput;
 use super::panel::Panel;
 use super::prompt::Prompt;
 use crate::verbs::duration_of;
-use sshjobs_wire::{ApprovalEntry, Decision, JobEntry, JobsReply};
+use sshjobs_wire::{ApprovalEntry, ApproverAnswer, JobEntry, JobsReply};
 
 /// State of the screen.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) struct Model {
     /// A word that the jobs shown contain, in any column. Empty if all are shown.
     pub(super) filter: String,
     /// Order of the jobs, after those that wait for input.
-    pub(super) order: Order,
+    pub(super) order: JobOrder,
     /// Jobs that the next action is for, instead of the selected one.
     pub(super) marked: BTreeSet<String>,
     /// Rows of the screen with the list, as drawn.
@@ -39,7 +39,7 @@ pub(super) struct Model {
     /// Whether the output fills the screen.
     pub(super) is_zoomed: bool,
     pub(super) mode: Mode,
-    pub(super) output: Output,
+    pub(super) output: VisibleOutput,
     /// Lines of the panel, if one is open.
     pub(super) panel_lines: Vec<String>,
     /// Calls that wait for an approval, as far as this caller sees them.
@@ -79,7 +79,7 @@ pub(super) enum Mode {
 
 /// Order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum JobOrder {
     /// The newest first.
     #[default]
     Age,
@@ -93,7 +93,7 @@ pub(super) enum Order {
     Lines,
 }
 
-impl Order {
+impl JobOrder {
     /// The next one, in a circle.
     pub(super) fn next(self) -> Self {
         match self {
@@ -176,7 +176,7 @@ pub(super) enum Action {
         /// Its id.
         id: String,
         /// The answer.
-        decision: Decision,
+        decision: ApproverAnswer,
     },
     /// Search a job's output.
     Search {
@@ -189,7 +189,7 @@ pub(super) enum Action {
 
 /// The requested list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct List {
+pub(super) struct ListRequest {
     pub(super) number: u64,
     pub(super) fleet: Option<String>,
     pub(super) only_running: bool,
@@ -202,10 +202,10 @@ const MARGIN: usize = 200;
 
 impl Model {
     /// The list to request.
-    pub(super) fn list(&self) -> List {
+    pub(super) fn list(&self) -> ListRequest {
         let fleet = self.fleet.clone();
         let only_running = self.only_running;
-        List {
+        ListRequest {
             number: self.list,
             fleet,
             only_running,
@@ -215,7 +215,7 @@ impl Model {
     }
 
     /// Applies a list of jobs. The selection stays on its job.
-    pub(super) fn take(&mut self, list: &List, reply: JobsReply, running: usize) {
+    pub(super) fn take(&mut self, list: &ListRequest, reply: JobsReply, running: usize) {
         // The user has opened or closed a fleet, or changed the filter, since this request.
         if list.number != self.list {
             return;
@@ -232,11 +232,11 @@ impl Model {
         let mut jobs: Vec<JobEntry> =
             self.listed.iter().filter(|job| contains(job, &self.filter)).cloned().collect();
         match self.order {
-            Order::Age => {}
-            Order::Host => jobs.sort_by(|one, other| one.host.cmp(&other.host)),
-            Order::State => jobs.sort_by_key(|job| job.standing.state.as_str()),
-            Order::Duration => jobs.sort_by_key(|job| Reverse(duration_of(job))),
-            Order::Lines => jobs.sort_by_key(|job| Reverse(job.total_lines)),
+            JobOrder::Age => {}
+            JobOrder::Host => jobs.sort_by(|one, other| one.host.cmp(&other.host)),
+            JobOrder::State => jobs.sort_by_key(|job| job.standing.state.as_str()),
+            JobOrder::Duration => jobs.sort_by_key(|job| Reverse(duration_of(job))),
+            JobOrder::Lines => jobs.sort_by_key(|job| Reverse(job.total_lines)),
         }
         // Stable, so that the order stays among the others.
         jobs.sort_by_key(|job| !job.awaiting_input);

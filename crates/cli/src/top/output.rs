@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 
-use sshjobs_wire::{Error, ReadReply, Record, Screen, Standing, TailReply};
+use sshjobs_wire::{Error, LineRecord, ReadReply, Screen, Standing, TailReply};
 
 /// A part of a job's output: as many lines as fit on the screen.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct VisibleOutput {
     job: Option<String>,
     at: At,
     rows: u64,
     /// Columns scrolled to the left.
     pub(super) shift: usize,
-    pub(super) lines: VecDeque<Record>,
+    pub(super) lines: VecDeque<LineRecord>,
     /// Unfinished last lines.
     pub(super) partial: Vec<String>,
     pub(super) standing: Option<Standing>,
@@ -72,7 +72,7 @@ pub(super) enum Arrived {
     Screen(Box<ReadReply>),
 }
 
-impl Output {
+impl VisibleOutput {
     /// Shows another job from its end, or its screen, or no job.
     pub(super) fn of(&mut self, job: Option<&str>, shows_screen: bool) {
         if self.job.as_deref() != job {
@@ -303,7 +303,7 @@ mod tests {
     use sshjobs_wire::{Because, JobState, StreamName};
 
     fn reply(numbers: std::ops::RangeInclusive<u64>, total: u64, still_running: bool) -> Arrived {
-        let record = |line_no| Record {
+        let record = |line_no| LineRecord {
             line_no,
             member: None,
             stream: StreamName::Stdout,
@@ -355,12 +355,12 @@ mod tests {
     }
 
     /// The lines shown.
-    fn shown(output: &Output) -> Vec<u64> {
+    fn shown(output: &VisibleOutput) -> Vec<u64> {
         output.lines.iter().map(|line| line.line_no).collect()
     }
 
-    fn of_a_hundred_lines() -> Output {
-        let mut output = Output::default();
+    fn of_a_hundred_lines() -> VisibleOutput {
+        let mut output = VisibleOutput::default();
         output.resize(3);
         output.of(Some("a"), false);
         output.take(&output.wish().unwrap(), Ok(reply(98..=100, 100, true)));

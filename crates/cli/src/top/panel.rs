@@ -1,25 +1,25 @@
 //! Panels of `top`, which cover the list and the output: processes of a job, queued jobs, approvals.
 
 use sshjobs_core::jobs::printable;
-use sshjobs_wire::{ApprovalEntry, Decision, JobEntry};
+use sshjobs_wire::{ApprovalEntry, ApproverAnswer, JobEntry};
 
 /// A view that covers the list and the output.
 #[derive(Debug)]
 pub(super) struct Panel {
-    pub(super) view: View,
+    pub(super) view: PanelView,
     /// The first line shown.
     pub(super) from: u16,
     /// The content as drawn.
-    pub(super) drawn: Drawn,
+    pub(super) drawn: DrawnPanel,
     /// The vote that waits for its confirmation.
-    pub(super) vote: Option<Decision>,
+    pub(super) vote: Option<ApproverAnswer>,
 }
 
 /// The part of its content that a panel has drawn so far.
 #[derive(Debug, Default)]
-pub(super) struct Drawn {
+pub(super) struct DrawnPanel {
     /// The view that was drawn.
-    pub(super) view: Option<View>,
+    pub(super) view: Option<PanelView>,
     /// Number of rows below the last one shown.
     pub(super) rows_below: u16,
     /// Whether the last row was ever shown.
@@ -28,7 +28,7 @@ pub(super) struct Drawn {
 
 /// Content of a panel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum PanelView {
     /// The processes of a job, or why it ended.
     Detail {
         /// The job.
@@ -40,7 +40,7 @@ pub(super) enum View {
     Approval(Option<String>),
 }
 
-impl View {
+impl PanelView {
     /// The first line of the screen.
     pub(super) fn title(&self, approvals: &[ApprovalEntry]) -> String {
         match self {
@@ -58,11 +58,11 @@ impl View {
 }
 
 impl Panel {
-    pub(super) fn new(view: View) -> Self {
+    pub(super) fn new(view: PanelView) -> Self {
         Self {
             view,
             from: 0,
-            drawn: Drawn::default(),
+            drawn: DrawnPanel::default(),
             vote: None,
         }
     }

@@ -3,16 +3,16 @@
 use ratatui::crossterm::event::KeyCode;
 
 use super::model::{Action, Mode, Model};
-use super::panel::{Panel, View};
+use super::panel::{Panel, PanelView};
 use crate::verbs::approval_in_words;
-use sshjobs_wire::{ApprovalEntry, Decision};
+use sshjobs_wire::{ApprovalEntry, ApproverAnswer};
 
 /// Lines by which a page of a panel scrolls.
 const PAGE: u16 = 10;
 
 impl Model {
     /// The view of the panel, if one is open.
-    pub(super) fn view(&self) -> Option<&View> {
+    pub(super) fn view(&self) -> Option<&PanelView> {
         match &self.mode {
             Mode::Panel(panel) => Some(&panel.view),
             Mode::Browse
@@ -24,14 +24,14 @@ impl Model {
     }
 
     /// Opens a panel.
-    pub(super) fn open_panel(&mut self, view: View) {
+    pub(super) fn open_panel(&mut self, view: PanelView) {
         self.panel_lines = Vec::new();
         self.mode = Mode::Panel(Panel::new(view));
         self.show_approval();
     }
 
     /// Applies the lines of a view, if it is still shown.
-    pub(super) fn take_panel(&mut self, view: &View, lines: Vec<String>) {
+    pub(super) fn take_panel(&mut self, view: &PanelView, lines: Vec<String>) {
         if self.view() == Some(view) {
             self.panel_lines = lines;
         }
@@ -47,7 +47,7 @@ impl Model {
     /// call must never reach another.
     fn show_approval(&mut self) {
         let Mode::Panel(panel) = &mut self.mode else { return };
-        let View::Approval(shown) = &mut panel.view else { return };
+        let PanelView::Approval(shown) = &mut panel.view else { return };
         if shown.is_none() {
             *shown = self.approvals.first().map(|entry| entry.id.clone());
         }
@@ -81,8 +81,8 @@ impl Model {
             KeyCode::Home | KeyCode::Char('g') => panel.from = 0,
             // Drawing stops at the last row.
             KeyCode::End | KeyCode::Char('G') => panel.from = u16::MAX,
-            KeyCode::Char('a') => self.ask_for_vote(&mut panel, Decision::Approve),
-            KeyCode::Char('x') => self.ask_for_vote(&mut panel, Decision::Deny),
+            KeyCode::Char('a') => self.ask_for_vote(&mut panel, ApproverAnswer::Approve),
+            KeyCode::Char('x') => self.ask_for_vote(&mut panel, ApproverAnswer::Deny),
             KeyCode::Char('n') => self.show_other_approval(&mut panel, 1),
             KeyCode::Char('N') => self.show_other_approval(&mut panel, -1),
             _ => {
@@ -95,8 +95,8 @@ impl Model {
     }
 
     /// Asks for the confirmation of a vote, once the person can have seen the whole call.
-    fn ask_for_vote(&mut self, panel: &mut Panel, decision: Decision) {
-        let View::Approval(Some(shown)) = &panel.view else { return };
+    fn ask_for_vote(&mut self, panel: &mut Panel, decision: ApproverAnswer) {
+        let PanelView::Approval(Some(shown)) = &panel.view else { return };
         if !self.approvals.iter().any(|entry| entry.id == *shown) {
             return;
         }
@@ -109,22 +109,27 @@ impl Model {
     }
 
     fn show_other_approval(&self, panel: &mut Panel, step: isize) {
-        if let View::Approval(shown) = &panel.view {
+        if let PanelView::Approval(shown) = &panel.view {
             *panel = Panel::new(self.other_approval(shown.as_deref(), step));
         }
     }
 
     /// The approval before or after one, in a circle.
-    fn other_approval(&self, shown: Option<&str>, step: isize) -> View {
+    fn other_approval(&self, shown: Option<&str>, step: isize) -> PanelView {
         let at = self.approvals.iter().position(|entry| Some(entry.id.as_str()) == shown);
         let count = isize::try_from(self.approvals.len()).unwrap_or(isize::MAX).max(1);
         let at = at.and_then(|at| isize::try_from(at).ok()).unwrap_or_default();
         let other = usize::try_from((at + step).rem_euclid(count)).unwrap_or_default();
-        View::Approval(self.approvals.get(other).map(|entry| entry.id.clone()))
+        PanelView::Approval(self.approvals.get(other).map(|entry| entry.id.clone()))
     }
 
-    fn confirm_vote(&mut self, panel: Panel, decision: Decision, code: KeyCode) -> Option<Action> {
-        let View::Approval(Some(id)) = panel.view.clone() else { return None };
+    fn confirm_vote(
+        &mut self,
+        panel: Panel,
+        decision: ApproverAnswer,
+        code: KeyCode,
+    ) -> Option<Action> {
+        let PanelView::Approval(Some(id)) = panel.view.clone() else { return None };
         self.mode = Mode::Panel(panel);
         if code != KeyCode::Char('y') {
             self.message = Some("nothing was decided".to_owned());
@@ -139,7 +144,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
 
     use super::*;
-    use crate::top::panel::{Drawn, queue_lines};
+    use crate::top::panel::{DrawnPanel, queue_lines};
 
     fn approval(id: &str) -> ApprovalEntry {
         serde_json::from_value(serde_json::json!({
@@ -160,7 +165,7 @@ mod tests {
     /// Draws the panel so high that it has seen its last row.
     fn draw(model: &mut Model) {
         let Mode::Panel(panel) = &mut model.mode else { panic!("no panel is open") };
-        panel.drawn = Drawn {
+        panel.drawn = DrawnPanel {
             view: Some(panel.view.clone()),
             rows_below: 0,
             was_at_end: true,
@@ -184,7 +189,7 @@ mod tests {
             press(&mut model, "ay"),
             Some(Action::Vote {
                 id: "two".to_owned(),
-                decision: Decision::Approve
+                decision: ApproverAnswer::Approve
             })
         );
         press(&mut model, "N");
@@ -193,7 +198,7 @@ mod tests {
             press(&mut model, "xy"),
             Some(Action::Vote {
                 id: "one".to_owned(),
-                decision: Decision::Deny
+                decision: ApproverAnswer::Deny
             })
         );
     }
@@ -204,7 +209,7 @@ mod tests {
         model.take_approvals(vec![approval("one")]);
         assert_eq!(press(&mut model, "Aay"), None);
         let Mode::Panel(panel) = &mut model.mode else { panic!("no panel is open") };
-        panel.drawn = Drawn {
+        panel.drawn = DrawnPanel {
             view: Some(panel.view.clone()),
             rows_below: 3,
             was_at_end: false,
@@ -246,12 +251,12 @@ mod tests {
     fn lines_of_another_view_are_dropped() {
         let mut model = Model::default();
         press(&mut model, "Q");
-        let other = View::Detail {
+        let other = PanelView::Detail {
             job: "web1-a".to_owned(),
         };
         model.take_panel(&other, vec!["process".to_owned()]);
         assert!(model.panel_lines.is_empty());
-        model.take_panel(&View::Queue, queue_lines(&[]));
+        model.take_panel(&PanelView::Queue, queue_lines(&[]));
         assert_eq!(shown(&model), "no job is queued");
     }
 }

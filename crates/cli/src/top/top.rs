@@ -19,17 +19,17 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::draw::draw;
-use super::model::{Action, List, Model};
+use super::model::{Action, ListRequest, Model};
 use super::output::{Arrived, Wish};
-use super::panel::{View, queue_lines};
+use super::panel::{PanelView, queue_lines};
 use crate::terminal::{Signals, are_wanted};
 use crate::verbs::{attach_to, detail_in_words, page_log};
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{
-    ApprovalsRequest, Code, Decision, DetailArg, Error, ForgetRequest, Format, JobState, JobsReply,
-    JobsRequest, KeepArg, ReadReply, ReadRequest, RenderArg, SearchRequest, SignalRequest,
-    StreamArg, TailReply, TailRequest, UnitArg, VoteRequest,
+    ApprovalsRequest, ApproverAnswer, Code, DetailArg, Error, ForgetRequest, Format, JobState,
+    JobsReply, JobsRequest, KeepArg, ReadReply, ReadRequest, RenderArg, SearchRequest,
+    SignalRequest, StreamArg, TailReply, TailRequest, UnitArg, VoteRequest,
 };
 
 /// Interval at which jobs are listed.
@@ -53,19 +53,19 @@ const FINISH: Duration = Duration::from_secs(15);
 const ACTIONS: usize = 16;
 
 /// Shows jobs and their output on a full screen until the user quits.
-pub async fn top(api: &Api) -> Exit {
+pub async fn top(api: &Api) -> ProgramExit {
     let exit = match attempt(api).await {
         Ok(exit) => exit,
         Err(error) => {
             report(&error);
-            Exit::of_error(&error)
+            ProgramExit::of_error(&error)
         }
     };
     api.shutdown().await;
     exit
 }
 
-async fn attempt(api: &Api) -> Result<Exit, Error> {
+async fn attempt(api: &Api) -> Result<ProgramExit, Error> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(Error::invalid(
             "top needs a terminal",
@@ -100,7 +100,7 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
 /// Why the full screen is left.
 enum Leave {
     /// The program ends.
-    Program(Exit),
+    Program(ProgramExit),
     /// A job's output is shown in the pager. The screen returns afterwards.
     ForPager(String),
     /// The person sits in a job's terminal. The screen returns afterwards.
@@ -118,9 +118,9 @@ fn trouble(error: &std::io::Error) -> Error {
 /// The terminal in full-screen mode, with the mouse. Dropping this restores it.
 ///
 /// Ratatui's own value is never dropped: it prints an error if the terminal is gone, which panics where stderr is gone, too.
-struct Screen(ManuallyDrop<RefCell<DefaultTerminal>>);
+struct TopScreen(ManuallyDrop<RefCell<DefaultTerminal>>);
 
-impl Drop for Screen {
+impl Drop for TopScreen {
     fn drop(&mut self) {
         leave();
     }
@@ -139,7 +139,7 @@ fn leave() {
     ratatui::try_restore().ok();
 }
 
-impl Screen {
+impl TopScreen {
     fn new() -> Result<Self, Error> {
         Ok(Self(ManuallyDrop::new(RefCell::new(enter()?))))
     }
@@ -190,16 +190,16 @@ impl Top<'_> {
         // The `EventStream` of the last session has left a wake-up, and would take a key that comes
         // together with it only with the next key.
         event::poll(Duration::ZERO).map_err(|error| trouble(&error))?;
-        let screen = Screen::new()?;
+        let screen = TopScreen::new()?;
         // All in one task: no borrow of the model is held across an await.
         let ended = tokio::select! {
             ended = self.keys(&screen, &actions) => ended,
             ended = self.draw(&screen) => ended.map(Leave::Program),
-            () = self.list() => Ok(Leave::Program(Exit::SUCCESS)),
-            () = self.follow() => Ok(Leave::Program(Exit::SUCCESS)),
-            () = self.fill_panel() => Ok(Leave::Program(Exit::SUCCESS)),
-            () = self.act(to_do) => Ok(Leave::Program(Exit::SUCCESS)),
-            number = signals.next() => Ok(Leave::Program(Exit::signaled(number))),
+            () = self.list() => Ok(Leave::Program(ProgramExit::SUCCESS)),
+            () = self.follow() => Ok(Leave::Program(ProgramExit::SUCCESS)),
+            () = self.fill_panel() => Ok(Leave::Program(ProgramExit::SUCCESS)),
+            () = self.act(to_do) => Ok(Leave::Program(ProgramExit::SUCCESS)),
+            number = signals.next() => Ok(Leave::Program(ProgramExit::signaled(number))),
         };
         // Before the caller reports an error, which the full screen would hide.
         drop(screen);
@@ -219,7 +219,11 @@ impl Top<'_> {
         }
     }
 
-    async fn keys(&self, screen: &Screen, actions: &mpsc::Sender<Action>) -> Result<Leave, Error> {
+    async fn keys(
+        &self,
+        screen: &TopScreen,
+        actions: &mpsc::Sender<Action>,
+    ) -> Result<Leave, Error> {
         let mut events = EventStream::new();
         while let Some(event) = events.next().await {
             let action = match event.map_err(|error| trouble(&error))? {
@@ -234,7 +238,7 @@ impl Top<'_> {
                 None => {}
                 Some(Action::Quit) => {
                     self.finish_actions().await;
-                    return Ok(Leave::Program(Exit::SUCCESS));
+                    return Ok(Leave::Program(ProgramExit::SUCCESS));
                 }
                 Some(Action::Suspend) => screen.suspend()?,
                 Some(Action::Redraw) => screen.redraw()?,
@@ -252,7 +256,7 @@ impl Top<'_> {
             self.show();
         }
         // The terminal has closed.
-        Ok(Leave::Program(Exit::signaled(Signals::HANG_UP)))
+        Ok(Leave::Program(ProgramExit::signaled(Signals::HANG_UP)))
     }
 
     /// Queues an action, so that keys are still read while it runs.
@@ -300,7 +304,7 @@ impl Top<'_> {
         self.dirty.notify_one();
     }
 
-    async fn draw(&self, screen: &Screen) -> Result<Exit, Error> {
+    async fn draw(&self, screen: &TopScreen) -> Result<ProgramExit, Error> {
         let is_coloured = are_wanted(&stdout());
         loop {
             let wish = self.model.borrow().output.wish_number();
@@ -365,13 +369,13 @@ impl Top<'_> {
         }
     }
 
-    async fn panel_other_than(&self, view: &View) {
+    async fn panel_other_than(&self, view: &PanelView) {
         while self.model.borrow().view() == Some(view) {
             self.other_panel.notified().await;
         }
     }
 
-    async fn other_list(&self, list: &List) {
+    async fn other_list(&self, list: &ListRequest) {
         while self.model.borrow().list().number == list.number {
             self.relist.notified().await;
         }
@@ -442,7 +446,7 @@ impl Top<'_> {
         ))
     }
 
-    async fn vote(&self, id: &str, decision: Decision) -> Result<String, Error> {
+    async fn vote(&self, id: &str, decision: ApproverAnswer) -> Result<String, Error> {
         let request = VoteRequest {
             decision,
             reason: None,
@@ -542,7 +546,7 @@ impl Top<'_> {
 }
 
 /// The jobs of a list, and the number of running ones.
-async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
+async fn listed(api: &Api, list: &ListRequest) -> Result<(JobsReply, usize), Error> {
     let shows_running = list.only_running && list.fleet.is_none();
     let state = shows_running.then_some(JobState::Running);
     let limit = i64::try_from(list.limit).ok();
@@ -575,12 +579,12 @@ struct PanelContent {
     is_final: bool,
 }
 
-async fn panel_content(api: &Api, view: &View) -> PanelContent {
+async fn panel_content(api: &Api, view: &PanelView) -> PanelContent {
     match view {
-        View::Detail { job } => detail_of(api, job).await,
-        View::Queue => queued(api).await,
+        PanelView::Detail { job } => detail_of(api, job).await,
+        PanelView::Queue => queued(api).await,
         // It comes with each list.
-        View::Approval(_) => std::future::pending().await,
+        PanelView::Approval(_) => std::future::pending().await,
     }
 }
 

@@ -8,16 +8,16 @@ use tokio::time::sleep;
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs};
 use crate::exit::print;
 use crate::json::json;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{ApprovalState, visible_text};
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{ApprovalEntry, ApprovalsRequest, Code, Decision, Error, VoteRequest};
+use sshjobs_wire::{ApprovalEntry, ApprovalsRequest, ApproverAnswer, Code, Error, VoteRequest};
 
 /// Pause before a call that waits for an approval is made again.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Lists approvals.
-pub async fn approvals(api: &Api, args: ApprovalsArgs) -> Exit {
+pub async fn approvals(api: &Api, args: ApprovalsArgs) -> ProgramExit {
     if let Api::Here(service) = api
         && service.library().policy_state().await.is_none()
     {
@@ -47,24 +47,24 @@ pub async fn approvals(api: &Api, args: ApprovalsArgs) -> Exit {
 }
 
 /// Agrees to a call.
-pub async fn approve(api: &Api, args: ApproveArgs) -> Exit {
+pub async fn approve(api: &Api, args: ApproveArgs) -> ProgramExit {
     let request = VoteRequest {
-        decision: Decision::Approve,
+        decision: ApproverAnswer::Approve,
         reason: args.reason,
     };
     vote(api, &args.id, request, args.json).await
 }
 
 /// Refuses a call.
-pub async fn deny(api: &Api, args: DenyArgs) -> Exit {
+pub async fn deny(api: &Api, args: DenyArgs) -> ProgramExit {
     let request = VoteRequest {
-        decision: Decision::Deny,
+        decision: ApproverAnswer::Deny,
         reason: args.reason,
     };
     vote(api, &args.id, request, args.json).await
 }
 
-async fn vote(api: &Api, id: &str, request: VoteRequest, as_json: bool) -> Exit {
+async fn vote(api: &Api, id: &str, request: VoteRequest, as_json: bool) -> ProgramExit {
     match api.vote(id, request).await {
         Ok(entry) if as_json => print(&json(&entry)),
         Ok(entry) => print_lines(&approval_in_words(&entry)),
@@ -131,8 +131,8 @@ pub(crate) fn approval_in_words(entry: &ApprovalEntry) -> Vec<String> {
     lines.push(format!("  {:<16} {}", "sha256", entry.sha256));
     for vote in &entry.votes {
         let decision = match vote.decision {
-            Decision::Approve => "approved by",
-            Decision::Deny => "denied by",
+            ApproverAnswer::Approve => "approved by",
+            ApproverAnswer::Deny => "denied by",
         };
         let reason = vote.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
         lines.push(format!("  {decision:<16} {}{reason}", vote.by));
@@ -145,14 +145,14 @@ pub(crate) fn approval_in_words(entry: &ApprovalEntry) -> Vec<String> {
     lines.iter().map(|line| visible_text(&line.replace('\\', r"\\"))).collect()
 }
 
-fn print_lines(lines: &[String]) -> Exit {
+fn print_lines(lines: &[String]) -> ProgramExit {
     if lines.is_empty() {
-        return Exit::SUCCESS;
+        return ProgramExit::SUCCESS;
     }
     print(&lines.join("\n"))
 }
 
-fn failed(error: &Error) -> Exit {
+fn failed(error: &Error) -> ProgramExit {
     report(error);
-    Exit::of_error(error)
+    ProgramExit::of_error(error)
 }

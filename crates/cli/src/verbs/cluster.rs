@@ -9,13 +9,13 @@ use crate::args::{ClusterStatusArgs, StoreCopyArgs};
 use crate::exit::print;
 use crate::json::json;
 use crate::terminal::in_columns;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{Cluster, ClusterStatus, CopyReport, ReplicaState};
 use sshjobs_wire::Error;
 use sshjobs_wire::tokens::Tokens;
 
 /// Shows a cluster.
-pub fn cluster_status(status: &ClusterStatus, args: &ClusterStatusArgs) -> Exit {
+pub fn cluster_status(status: &ClusterStatus, args: &ClusterStatusArgs) -> ProgramExit {
     let printed = if args.json {
         print(&json(status))
     } else {
@@ -25,10 +25,10 @@ pub fn cluster_status(status: &ClusterStatus, args: &ClusterStatusArgs) -> Exit 
     for problem in &problems {
         note(problem);
     }
-    if printed != Exit::SUCCESS || problems.is_empty() {
+    if printed != ProgramExit::SUCCESS || problems.is_empty() {
         printed
     } else {
-        Exit::DECLINED
+        ProgramExit::DECLINED
     }
 }
 
@@ -108,7 +108,7 @@ pub async fn store_copy(
     cluster: &Cluster,
     tokens: &Tokens,
     args: &StoreCopyArgs,
-) -> Result<Exit, Error> {
+) -> Result<ProgramExit, Error> {
     if !state_dir.is_dir() {
         return Err(Error::invalid(
             format!("there is no state directory {}", state_dir.display()),
@@ -130,7 +130,7 @@ pub async fn store_copy(
     Ok(print_report(&report, copied_tokens, args))
 }
 
-fn print_report(report: &CopyReport, tokens: usize, args: &StoreCopyArgs) -> Exit {
+fn print_report(report: &CopyReport, tokens: usize, args: &StoreCopyArgs) -> ProgramExit {
     let printed = if args.json {
         let mut line = serde_json::to_value(report).expect("a report is plain data");
         line["tokens"] = tokens.into();
@@ -145,8 +145,8 @@ fn print_report(report: &CopyReport, tokens: usize, args: &StoreCopyArgs) -> Exi
     for left in &report.left {
         note(&format!("{} was not copied: {}", left.id, left.why));
     }
-    if printed == Exit::SUCCESS && !report.left.is_empty() {
-        return Exit::DECLINED;
+    if printed == ProgramExit::SUCCESS && !report.left.is_empty() {
+        return ProgramExit::DECLINED;
     }
     printed
 }

@@ -4,7 +4,7 @@ use clap_complete::env::{CompleteEnv, EnvCompleter};
 
 use crate::args::{CompletedShell, CompletionsArgs, command_line};
 use crate::exit::write_out;
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_wire::{Code, Error};
 
 /// The variable with which a shell requests completions.
@@ -19,7 +19,7 @@ pub fn answer_shell() {
 }
 
 /// Prints the script that makes a shell request completions.
-pub fn completions(args: &CompletionsArgs) -> Exit {
+pub fn completions(args: &CompletionsArgs) -> ProgramExit {
     let shell: &dyn EnvCompleter = match args.shell {
         CompletedShell::Bash => &clap_complete::env::Bash,
         CompletedShell::Zsh => &clap_complete::env::Zsh,
@@ -29,7 +29,7 @@ pub fn completions(args: &CompletionsArgs) -> Exit {
     let written = shell.write_registration(ASKED, "sshjobs", "sshjobs", &program(), &mut script);
     if let Err(error) = written.and_then(|()| script.flush()) {
         report(&Error::new(Code::Io, error.to_string(), "report this"));
-        return Exit::CONNECTION;
+        return ProgramExit::CONNECTION;
     }
     write_out(&script)
 }

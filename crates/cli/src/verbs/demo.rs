@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::args::DemoArgs;
 use crate::terminal::{DIM, RED, are_wanted, paint};
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_core::jobs::{Demo, printable};
 use sshjobs_wire::{Error, Service, Standing, TailReply, TailRequest};
 
@@ -20,7 +20,7 @@ const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a job without any setup: a real SSH connection and a real job, followed by cursor as a
 /// reader would.
-pub async fn demo(args: DemoArgs) -> Exit {
+pub async fn demo(args: DemoArgs) -> ProgramExit {
     let command = if args.command.is_empty() {
         COMMAND.to_owned()
     } else {
@@ -30,12 +30,12 @@ pub async fn demo(args: DemoArgs) -> Exit {
         Ok(exit) => exit,
         Err(error) => {
             report(&error);
-            Exit::of_error(&error)
+            ProgramExit::of_error(&error)
         }
     }
 }
 
-async fn show(command: String) -> Result<Exit, Error> {
+async fn show(command: String) -> Result<ProgramExit, Error> {
     let demo = Demo::start().await?;
     let host = demo.jobs.probe(Demo::HOST).await?;
     let (address, port) = host.address.unwrap_or_default();
@@ -68,7 +68,7 @@ async fn show(command: String) -> Result<Exit, Error> {
     }
     let outcome = job.wait().await;
     demo.jobs.shutdown().await;
-    Ok(Exit::of(&outcome))
+    Ok(ProgramExit::of(&outcome))
 }
 
 fn show_page(cursor: u64, reply: &TailReply) {

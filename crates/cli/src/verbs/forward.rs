@@ -9,7 +9,7 @@ use crate::args::ForwardArgs;
 use crate::exit::print;
 use crate::json::json;
 use crate::terminal::Signals;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{BadForward, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, ForwardEntry, Service};
@@ -18,7 +18,7 @@ use sshjobs_wire::{Error, ForwardEntry, Service};
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Opens forwards and keeps them open.
-pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
+pub async fn forward(service: &Service, args: ForwardArgs) -> ProgramExit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         let options = ForwardOptions {
@@ -38,7 +38,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
         tokio::pin!(stop);
         let opened = tokio::select! {
             opened = opening => opened?,
-            signal = &mut stop => return Ok(Exit::signaled(signal)),
+            signal = &mut stop => return Ok(ProgramExit::signaled(signal)),
         };
         for status in &opened {
             let line = if args.json {
@@ -47,7 +47,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
                 status.spec.to_string()
             };
             match print(&line) {
-                Exit::SUCCESS => {}
+                ProgramExit::SUCCESS => {}
                 exit => return Ok(exit),
             }
         }
@@ -55,10 +55,10 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
         tokio::select! {
             _ = all_closed => {
                 note("all forwards are closed");
-                Ok(Exit::SUCCESS)
+                Ok(ProgramExit::SUCCESS)
             }
-            () = report_states(service, &opened) => Ok(Exit::SUCCESS),
-            signal = stop => Ok(Exit::signaled(signal)),
+            () = report_states(service, &opened) => Ok(ProgramExit::SUCCESS),
+            signal = stop => Ok(ProgramExit::signaled(signal)),
         }
     })
     .await

@@ -1,7 +1,7 @@
 use crate::args::{HelpArgs, TOPICS, command_line, wrapped};
 use crate::exit::print;
 use crate::terminal::terminal_width;
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_core::jobs::nearest;
 use sshjobs_wire::Error;
 
@@ -9,7 +9,7 @@ use sshjobs_wire::Error;
 const WIDTH: usize = 100;
 
 /// Explains a topic or a verb, or the whole program.
-pub fn help(args: &HelpArgs) -> Exit {
+pub fn help(args: &HelpArgs) -> ProgramExit {
     let mut program = command_line();
     let Some(wanted) = &args.topic else {
         return print(program.render_help().to_string().trim_end());
@@ -33,5 +33,5 @@ pub fn help(args: &HelpArgs) -> Exit {
         format!("there is nothing to say about {wanted:?}"),
         hint,
     ));
-    Exit::USAGE
+    ProgramExit::USAGE
 }

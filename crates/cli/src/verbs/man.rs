@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 
 use crate::args::{ManArgs, command_line};
 use crate::exit::write_out;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_wire::Error;
 
 /// Name and meaning of a file or a variable.
@@ -81,7 +81,7 @@ const EXIT_STATUS: [Entry; 9] = [
 const SEE_ALSO: &str = "ssh(1), ssh_config(5), sshd(8), tmux(1)";
 
 /// Prints a page, or writes all of them.
-pub fn man(args: &ManArgs) -> Exit {
+pub fn man(args: &ManArgs) -> ProgramExit {
     let mut program = command_line();
     // Adds the global options to each verb, and the program's name to its usage.
     program.build();
@@ -95,7 +95,7 @@ pub fn man(args: &ManArgs) -> Exit {
             None => {
                 let hint = "`sshjobs --help` lists the verbs";
                 report(&Error::invalid(format!("there is no verb {verb:?}"), hint));
-                return Exit::USAGE;
+                return ProgramExit::USAGE;
             }
         },
     };
@@ -112,17 +112,17 @@ fn try_write_all(program: &Command, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn write_all(program: &Command, directory: &Path) -> Exit {
+fn write_all(program: &Command, directory: &Path) -> ProgramExit {
     match try_write_all(program, directory) {
         Ok(()) => {
             note(&format!("the man pages are in {}", directory.display()));
-            Exit::SUCCESS
+            ProgramExit::SUCCESS
         }
         Err(error) => {
             let message = format!("can't write to {}: {error}", directory.display());
             let hint = "name a directory that you may write";
             report(&Error::invalid(message, hint));
-            Exit::OUTPUT
+            ProgramExit::OUTPUT
         }
     }
 }

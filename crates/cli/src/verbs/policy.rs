@@ -7,10 +7,10 @@ use crate::args::{
 };
 use crate::exit::print;
 use crate::json::json as json_line;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{
-    CaseResult, Claims, Explanation, Jobs, PolicyCaller, PolicyCase, PolicyConsent, PolicyDecision,
-    PolicyState, Role, printable,
+    ApprovalFrom, CaseResult, Claims, ExpectedDecision, Explanation, Jobs, PolicyCaller,
+    PolicyCase, PolicyState, Role, printable,
 };
 use sshjobs_wire::Error;
 
@@ -18,7 +18,7 @@ use sshjobs_wire::Error;
 ///
 /// # Errors
 /// If no policy is named, or its file can't be used.
-pub async fn policy(jobs: &Jobs, args: PolicyArgs) -> Result<Exit, Error> {
+pub async fn policy(jobs: &Jobs, args: PolicyArgs) -> Result<ProgramExit, Error> {
     match args.verb {
         PolicySubcommand::Check(args) => check(jobs, &args).await,
         PolicySubcommand::Explain(args) => explain(jobs, args).await,
@@ -26,7 +26,7 @@ pub async fn policy(jobs: &Jobs, args: PolicyArgs) -> Result<Exit, Error> {
     }
 }
 
-async fn check(jobs: &Jobs, args: &PolicyCheckArgs) -> Result<Exit, Error> {
+async fn check(jobs: &Jobs, args: &PolicyCheckArgs) -> Result<ProgramExit, Error> {
     let state = jobs.policy_state().await.ok_or_else(no_policy)?;
     if let Some(trouble) = &state.trouble {
         return Err(not_usable(trouble));
@@ -54,7 +54,7 @@ fn state_as_json(state: &PolicyState) -> serde_json::Value {
     })
 }
 
-async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<Exit, Error> {
+async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<ProgramExit, Error> {
     let case = PolicyCase {
         line: 0,
         caller: PolicyCaller {
@@ -73,7 +73,7 @@ async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<Exit, Error> {
         params: args.params.into_iter().collect(),
         target: args.target,
         at: args.at,
-        expected: PolicyDecision::Allow,
+        expected: ExpectedDecision::Allow,
         rule: None,
     };
     let explanation = jobs.explain(&case).await.ok_or_else(no_policy)?;
@@ -84,18 +84,18 @@ async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<Exit, Error> {
         print(&in_words(&case, &explanation).join("\n"))
     };
     Ok(match explanation.decision {
-        PolicyDecision::Deny if printed == Exit::SUCCESS => Exit::DECLINED,
-        PolicyDecision::Deny | PolicyDecision::Allow | PolicyDecision::Approval => printed,
+        ExpectedDecision::Deny if printed == ProgramExit::SUCCESS => ProgramExit::DECLINED,
+        ExpectedDecision::Deny | ExpectedDecision::Allow | ExpectedDecision::Approval => printed,
     })
 }
 
 /// The explanation for a person.
 fn in_words(case: &PolicyCase, explanation: &Explanation) -> Vec<String> {
     let decision = match (explanation.decision, explanation.approval) {
-        (PolicyDecision::Allow, _) => "allowed",
-        (PolicyDecision::Approval, PolicyConsent::Person) => "allowed once an approver has agreed",
-        (PolicyDecision::Approval, _) => "allowed once the user of the client has agreed",
-        (PolicyDecision::Deny, _) => "denied",
+        (ExpectedDecision::Allow, _) => "allowed",
+        (ExpectedDecision::Approval, ApprovalFrom::Person) => "allowed once an approver has agreed",
+        (ExpectedDecision::Approval, _) => "allowed once the user of the client has agreed",
+        (ExpectedDecision::Deny, _) => "denied",
     };
     let mut lines = vec![format!("{decision}: {} by {}", case.verb, case.caller.name)];
     if let Some(mistake) = &explanation.mistake {
@@ -137,7 +137,7 @@ fn in_words(case: &PolicyCase, explanation: &Explanation) -> Vec<String> {
     lines.iter().map(|line| printable(line)).collect()
 }
 
-async fn test(jobs: &Jobs, args: &PolicyTestArgs) -> Result<Exit, Error> {
+async fn test(jobs: &Jobs, args: &PolicyTestArgs) -> Result<ProgramExit, Error> {
     let results = jobs.test_policy().await.ok_or_else(no_policy)?;
     let results = results.map_err(|error| not_usable(&error))?;
     let failed = results.iter().filter(|result| !result.has_passed()).count();
@@ -153,8 +153,8 @@ async fn test(jobs: &Jobs, args: &PolicyTestArgs) -> Result<Exit, Error> {
         note("the policy file has no [[tests]]");
     }
     Ok(
-        if printed == Exit::SUCCESS && (failed > 0 || results.is_empty()) {
-            Exit::DECLINED
+        if printed == ProgramExit::SUCCESS && (failed > 0 || results.is_empty()) {
+            ProgramExit::DECLINED
         } else {
             printed
         },

@@ -11,12 +11,12 @@ use crate::args::RunArgs;
 use crate::command::of_run;
 use crate::exit::{exit_of, output_error, print};
 use crate::json::json;
-use crate::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
+use crate::terminal::{Keyboard, KeyboardRole, KeysEnded, OwnScreen, Signals, keyboard, stdin};
 use crate::verbs::jobs::note_detached;
 use crate::verbs::once_approved;
-use crate::{Exit, fleet, note, report};
-use sshjobs_wire::remote::{Api, Control, Running, Shown};
-use sshjobs_wire::{Code, DeliveredVia, Error, JobEntry, JobState};
+use crate::{ProgramExit, fleet, note, report};
+use sshjobs_wire::remote::{Api, Control, NextBytes, Running};
+use sshjobs_wire::{Code, DeliveryRoute, Error, JobEntry, JobState};
 
 /// Time for a command to end by itself after this program got TERM.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and exits with the command's exit code.
-pub async fn run(api: &Api, args: RunArgs) -> Exit {
+pub async fn run(api: &Api, args: RunArgs) -> ProgramExit {
     if fleet::is_meant(&args.host) || args.fleet.is_set() {
         return fleet::run(api, args).await;
     }
@@ -35,8 +35,8 @@ pub async fn run(api: &Api, args: RunArgs) -> Exit {
     let mut started = None;
     let ended = watched(api, args, &mut started).await;
     let (exit, error) = match ended {
-        Ok(Ended { exit, trouble }) => (exit, trouble),
-        Err(error) => (Exit::of_error(&error), Some(error)),
+        Ok(RunEnd { exit, trouble }) => (exit, trouble),
+        Err(error) => (ProgramExit::of_error(&error), Some(error)),
     };
     if let Some(error) = &error {
         report(error);
@@ -44,15 +44,15 @@ pub async fn run(api: &Api, args: RunArgs) -> Exit {
     let told = if json {
         print(&summary(started.as_ref(), &host, error.as_ref()))
     } else {
-        Exit::SUCCESS
+        ProgramExit::SUCCESS
     };
     // The command's exit code takes precedence over an error of the summary.
     exit.or(told)
 }
 
 /// How a run ended.
-struct Ended {
-    exit: Exit,
+struct RunEnd {
+    exit: ProgramExit,
     trouble: Option<Error>,
 }
 
@@ -70,12 +70,16 @@ fn summary(job: Option<&JobEntry>, host: &str, error: Option<&Error>) -> String 
 
 /// Runs the command, then ends the jobs of this process. A signal during that ends the program at
 /// once.
-async fn watched(api: &Api, args: RunArgs, started: &mut Option<JobEntry>) -> Result<Ended, Error> {
+async fn watched(
+    api: &Api,
+    args: RunArgs,
+    started: &mut Option<JobEntry>,
+) -> Result<RunEnd, Error> {
     let mut signals = Signals::catch()?;
     let exit = attempt(api, args, &mut signals, started).await;
     tokio::select! {
         () = api.shutdown() => exit,
-        number = signals.next() => Ok(Exit::signaled(number).into()),
+        number = signals.next() => Ok(ProgramExit::signaled(number).into()),
     }
 }
 
@@ -84,7 +88,7 @@ async fn attempt(
     mut args: RunArgs,
     signals: &mut Signals,
     started: &mut Option<JobEntry>,
-) -> Result<Ended, Error> {
+) -> Result<RunEnd, Error> {
     let no_stdin = args.no_stdin || args.secrets.secret_stdin.is_some();
     check(&args)?;
     if args.tty > 0 && !keyboard::is_there() {
@@ -95,13 +99,13 @@ async fn attempt(
         }
         args.tty = 0;
     }
-    let screen = Screen::new(&args);
+    let screen = OwnScreen::new(&args);
     let tty = args.tty > 0;
     let limit = args.timeout;
     let request = of_run(args)?;
     let running = tokio::select! {
         running = once_approved(async || api.run(request.clone()).await) => running?,
-        number = signals.next() => return Ok(Exit::signaled(number).into()),
+        number = signals.next() => return Ok(ProgramExit::signaled(number).into()),
     };
     let job = running.control();
     // Now, so that the JSON summary has the job even if following it fails.
@@ -113,7 +117,7 @@ async fn attempt(
             "job {id} outlives this command: `sshjobs {verb} {id}` continues it from elsewhere"
         ));
     }
-    let mut session = Session {
+    let mut session = TerminalSession {
         running,
         screen,
         dropped: 0,
@@ -137,7 +141,7 @@ async fn attempt(
     if signals.interrupted {
         end_leftovers(&job).await;
     }
-    Ok(Ended {
+    Ok(RunEnd {
         exit: exit?,
         trouble: session.trouble,
     })
@@ -197,14 +201,14 @@ fn count_dashes(words: &[String]) -> usize {
 /// them, too.
 async fn end_leftovers(job: &Control) {
     if let Ok(report) = job.signal("TERM", Some(LEFTOVERS_GRACE)).await
-        && report.delivered_via == DeliveredVia::ProcessGroup
+        && report.delivered_via == DeliveryRoute::ProcessGroup
     {
         note("ended processes that the command had left running in the background");
     }
 }
 
-impl From<Exit> for Ended {
-    fn from(exit: Exit) -> Self {
+impl From<ProgramExit> for RunEnd {
+    fn from(exit: ProgramExit) -> Self {
         Self {
             exit,
             trouble: None,
@@ -215,9 +219,9 @@ impl From<Exit> for Ended {
 async fn on_pipes(
     job: &Control,
     no_stdin: bool,
-    session: &mut Session,
+    session: &mut TerminalSession,
     signals: &mut Signals,
-) -> Result<Exit, Error> {
+) -> Result<ProgramExit, Error> {
     let input = async {
         if no_stdin {
             stdin::end(job).await;
@@ -234,11 +238,11 @@ async fn on_pipes(
     if number == Signals::TERMINATE && !job.entry().durable {
         end_and_show(job, session, signals).await;
     }
-    Ok(Exit::signaled(number))
+    Ok(ProgramExit::signaled(number))
 }
 
 /// Ends the command, as the end of this program would, and shows its output meanwhile. Another signal ends the wait.
-async fn end_and_show(job: &Control, session: &mut Session, signals: &mut Signals) {
+async fn end_and_show(job: &Control, session: &mut TerminalSession, signals: &mut Signals) {
     let ending = async {
         // A host that can't be reached gets another try when the program ends.
         job.signal("TERM", Some(CLEAN_UP_TIME)).await.ok();
@@ -255,9 +259,9 @@ async fn end_and_show(job: &Control, session: &mut Session, signals: &mut Signal
 /// Passes the keys of our terminal to the job until it ends or the user presses the escape keys.
 async fn on_our_terminal(
     job: &Control,
-    session: &mut Session,
+    session: &mut TerminalSession,
     signals: &mut Signals,
-) -> Result<Exit, Error> {
+) -> Result<ProgramExit, Error> {
     // With a name, because `let _ =` would restore the terminal at once.
     let _keyboard = Keyboard::take()?;
     let role = if job.entry().durable {
@@ -267,23 +271,23 @@ async fn on_our_terminal(
     };
     tokio::select! {
         ended = session.attend() => ended,
-        number = pass_on(job, signals) => Ok(Exit::signaled(number)),
+        number = pass_on(job, signals) => Ok(ProgramExit::signaled(number)),
         ended = stdin::forward_keys(job, role) => Ok(match ended {
             // ssh also exits with 255 after `~.`.
             KeysEnded::ByUser => {
                 session.is_detached = job.entry().durable;
-                Exit::CONNECTION
+                ProgramExit::CONNECTION
             }
-            KeysEnded::HungUp => Exit::signaled(Signals::HANG_UP),
+            KeysEnded::HungUp => ProgramExit::signaled(Signals::HANG_UP),
         }),
         never = keyboard::follow_size(job) => never,
     }
 }
 
 /// A command that is being followed.
-struct Session {
+struct TerminalSession {
     running: Running,
-    screen: Screen,
+    screen: OwnScreen,
     dropped: u64,
     limit: Option<Duration>,
     ended: Option<Box<JobEntry>>,
@@ -293,9 +297,9 @@ struct Session {
     trouble: Option<Error>,
 }
 
-impl Session {
+impl TerminalSession {
     /// Shows the output to its end.
-    async fn attend(&mut self) -> Result<Exit, Error> {
+    async fn attend(&mut self) -> Result<ProgramExit, Error> {
         loop {
             let shown = self.running.next().await?;
             if let Some(exit) = self.show(shown).await? {
@@ -304,16 +308,16 @@ impl Session {
         }
     }
 
-    async fn show(&mut self, shown: Shown) -> Result<Option<Exit>, Error> {
+    async fn show(&mut self, shown: NextBytes) -> Result<Option<ProgramExit>, Error> {
         self.dropped += shown.dropped_bytes;
         match self.screen.show(&shown).await {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(Some(Exit::BROKEN_PIPE));
+                return Ok(Some(ProgramExit::BROKEN_PIPE));
             }
             Err(error) => {
                 self.trouble = Some(output_error(&error));
-                return Ok(Some(Exit::OUTPUT));
+                return Ok(Some(ProgramExit::OUTPUT));
             }
         }
         let exit = shown.ended.as_ref().map(|job| self.finish(job));
@@ -321,7 +325,7 @@ impl Session {
         Ok(exit)
     }
 
-    fn finish(&mut self, job: &JobEntry) -> Exit {
+    fn finish(&mut self, job: &JobEntry) -> ProgramExit {
         let standing = &job.standing;
         self.trouble = match standing.state {
             JobState::Lost => Some(Error::new(
@@ -384,7 +388,7 @@ async fn pass_on(job: &Control, signals: &mut Signals) -> u8 {
         }
         signals.interrupted = true;
         let sending = async {
-            if send(job, signal).await == Sent::Refused {
+            if send(job, signal).await == SignalSent::Refused {
                 return;
             }
             std::future::pending().await
@@ -400,23 +404,23 @@ async fn pass_on(job: &Control, signals: &mut Signals) -> u8 {
 
 /// Whether a signal could be sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sent {
+enum SignalSent {
     /// It was sent, or may be sent again.
     Yes,
     /// The server lets this client make no more calls: its token has expired or was revoked.
     Refused,
 }
 
-async fn send(job: &Control, signal: &str) -> Sent {
+async fn send(job: &Control, signal: &str) -> SignalSent {
     match job.signal(signal, None).await {
-        Ok(_) => Sent::Yes,
-        Err(error) if error.code == Code::JobEnded => Sent::Yes,
+        Ok(_) => SignalSent::Yes,
+        Err(error) if error.code == Code::JobEnded => SignalSent::Yes,
         Err(error) => {
             report(&error);
             if error.code == Code::Unauthenticated {
-                Sent::Refused
+                SignalSent::Refused
             } else {
-                Sent::Yes
+                SignalSent::Yes
             }
         }
     }

@@ -9,8 +9,8 @@ use crate::command::Words;
 use crate::exit::print;
 use crate::terminal::Signals;
 use crate::verbs::once_approved;
-use crate::{Exit, fleet, note, report};
-use sshjobs_core::jobs::{PolicyVerb, printable};
+use crate::{ProgramExit, fleet, note, report};
+use sshjobs_core::jobs::{Verb, printable};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, CommandRequest, Error, JobEntry, JobState, Service};
 
@@ -18,7 +18,7 @@ use sshjobs_wire::{Code, CommandRequest, Error, JobEntry, JobState, Service};
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Which event came first.
-enum Begun {
+enum SpawnBegin {
     Job(Box<Started>, Signals),
     Signal(u8),
 }
@@ -31,27 +31,27 @@ struct Started {
 }
 
 /// Starts a job and prints its id. Stays with an attached job of this process until it ends.
-pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
+pub async fn spawn(api: &Api, args: SpawnArgs) -> ProgramExit {
     let json = args.json;
     let attached = args.attached;
     // Before anything is started, so that a signal during the start ends it.
     let begun = async {
         let mut signals = Signals::catch()?;
         tokio::select! {
-            started = start(api, args) => Ok(Begun::Job(Box::new(started?), signals)),
-            number = signals.next() => Ok(Begun::Signal(number)),
+            started = start(api, args) => Ok(SpawnBegin::Job(Box::new(started?), signals)),
+            number = signals.next() => Ok(SpawnBegin::Signal(number)),
         }
     };
     let (started, mut signals) = match begun.await {
-        Ok(Begun::Job(started, signals)) => (*started, signals),
-        Ok(Begun::Signal(number)) => {
+        Ok(SpawnBegin::Job(started, signals)) => (*started, signals),
+        Ok(SpawnBegin::Signal(number)) => {
             api.shutdown().await;
-            return Exit::signaled(number);
+            return ProgramExit::signaled(number);
         }
         Err(error) => {
             report(&error);
             api.shutdown().await;
-            return Exit::of_error(&error);
+            return ProgramExit::of_error(&error);
         }
     };
     let Started { id, entry } = started;
@@ -98,7 +98,7 @@ async fn until_its_turn(
     api: &Api,
     entry: &JobEntry,
     signals: &mut Signals,
-) -> Result<JobEntry, Exit> {
+) -> Result<JobEntry, ProgramExit> {
     let id = printable(&entry.job_id);
     let mut told = String::new();
     let starting = async {
@@ -125,25 +125,25 @@ async fn until_its_turn(
             } else {
                 note(&format!("{id} is cancelled: it is not durable"));
             }
-            return Err(Exit::signaled(number));
+            return Err(ProgramExit::signaled(number));
         }
     };
     let entry = started.map_err(|error| {
         report(&error);
-        Exit::of_error(&error)
+        ProgramExit::of_error(&error)
     })?;
     if entry.standing.state == JobState::Refused {
         let why = entry.standing.reason.clone().unwrap_or_default();
         let error = Error::new(Code::JobEnded, why, "the command was not started");
         report(&error);
-        return Err(Exit::of_error(&error));
+        return Err(ProgramExit::of_error(&error));
     }
     Ok(entry)
 }
 
 /// Stays with a fleet until all of its members have started or never will, because only a running
 /// process starts them.
-async fn until_begun(api: &Api, id: &str, mut signals: Signals) -> Option<Exit> {
+async fn until_begun(api: &Api, id: &str, mut signals: Signals) -> Option<ProgramExit> {
     let begun = async {
         loop {
             let entry = api.entry(id).await?;
@@ -159,24 +159,24 @@ async fn until_begun(api: &Api, id: &str, mut signals: Signals) -> Option<Exit> 
     tokio::select! {
         begun = begun => begun.err().map(|error| {
             report(&error);
-            Exit::of_error(&error)
+            ProgramExit::of_error(&error)
         }),
-        number = signals.next() => Some(Exit::signaled(number)),
+        number = signals.next() => Some(ProgramExit::signaled(number)),
     }
 }
 
 /// Stays with an attached job until it ends, or until a signal: then the job is ended.
-async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
+async fn stay(service: &Service, id: &str, mut signals: Signals) -> ProgramExit {
     let staying = async {
-        let job = service.library().job_for(PolicyVerb::Jobs, id).await?;
+        let job = service.library().job_for(Verb::Jobs, id).await?;
         Ok::<_, Error>(tokio::select! {
-            outcome = job.wait() => Exit::of(&outcome),
-            number = signals.next() => Exit::signaled(number),
+            outcome = job.wait() => ProgramExit::of(&outcome),
+            number = signals.next() => ProgramExit::signaled(number),
         })
     };
     staying.await.unwrap_or_else(|error| {
         report(&error);
-        Exit::of_error(&error)
+        ProgramExit::of_error(&error)
     })
 }
 
@@ -196,7 +196,7 @@ async fn start(api: &Api, args: SpawnArgs) -> Result<Started, Error> {
     })
 }
 
-fn print_id(id: &str, json: bool) -> Exit {
+fn print_id(id: &str, json: bool) -> ProgramExit {
     if json {
         print(&crate::json::json(&serde_json::json!({ "job_id": id })))
     } else {

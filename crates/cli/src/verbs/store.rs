@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use crate::args::{StoreBackupArgs, StoreCheckArgs, StoreRepairArgs, StoreRestoreArgs};
 use crate::exit::print;
 use crate::json::json;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{self, StateCheck, back_up, check_state, repair_state, restore};
 use sshjobs_wire::{Code, Error};
 
@@ -18,7 +18,7 @@ use sshjobs_wire::{Code, Error};
 ///
 /// # Errors
 /// If it can't be read.
-pub fn store_check(state_dir: &Path, args: &StoreCheckArgs) -> Result<Exit, Error> {
+pub fn store_check(state_dir: &Path, args: &StoreCheckArgs) -> Result<ProgramExit, Error> {
     require(state_dir)?;
     // Drawn on terminals only.
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
@@ -38,10 +38,10 @@ pub fn store_check(state_dir: &Path, args: &StoreCheckArgs) -> Result<Exit, Erro
     if !check.is_complete() {
         note("end the servers of this state directory, and run `sshjobs store repair`");
     }
-    if printed != Exit::SUCCESS || check.is_whole() {
+    if printed != ProgramExit::SUCCESS || check.is_whole() {
         Ok(printed)
     } else {
-        Ok(Exit::DECLINED)
+        Ok(ProgramExit::DECLINED)
     }
 }
 
@@ -76,7 +76,7 @@ fn check_lines(check: &StateCheck) -> Vec<String> {
 ///
 /// # Errors
 /// If the state directory is in use, or can't be read or written.
-pub fn store_repair(state_dir: &Path, args: &StoreRepairArgs) -> Result<Exit, Error> {
+pub fn store_repair(state_dir: &Path, args: &StoreRepairArgs) -> Result<ProgramExit, Error> {
     require(state_dir)?;
     let report = repair_state(state_dir).map_err(explained)?;
     if args.json {
@@ -109,11 +109,11 @@ pub fn store_repair(state_dir: &Path, args: &StoreRepairArgs) -> Result<Exit, Er
 ///
 /// # Errors
 /// If the file exists or can't be written, or the state directory can't be read.
-pub fn store_backup(state_dir: &Path, args: &StoreBackupArgs) -> Result<Exit, Error> {
+pub fn store_backup(state_dir: &Path, args: &StoreBackupArgs) -> Result<ProgramExit, Error> {
     require(state_dir)?;
     if args.file == Path::new(STANDARD) {
         back_up(state_dir, BufWriter::new(io::stdout().lock())).map_err(explained)?;
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     }
     if args.file.exists() {
         return Err(Error::invalid(
@@ -155,7 +155,7 @@ pub fn store_backup(state_dir: &Path, args: &StoreBackupArgs) -> Result<Exit, Er
 ///
 /// # Errors
 /// If the state directory is not empty or can't be written, or the file is not a copy.
-pub fn store_restore(state_dir: &Path, args: &StoreRestoreArgs) -> Result<Exit, Error> {
+pub fn store_restore(state_dir: &Path, args: &StoreRestoreArgs) -> Result<ProgramExit, Error> {
     let archive: Box<dyn Read> = if args.file == Path::new(STANDARD) {
         Box::new(io::stdin().lock())
     } else {

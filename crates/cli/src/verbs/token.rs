@@ -6,27 +6,27 @@ use crate::args::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb
 use crate::exit::print;
 use crate::json::json;
 use crate::terminal::in_columns;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{Rights, Role};
 use sshjobs_wire::tokens::{TokenEntry, Tokens, TokensError};
 use sshjobs_wire::{Code, Error};
 
 /// Creates, lists and revokes the tokens of a state directory or a cluster.
-pub fn token(tokens: &Tokens, args: &TokenArgs) -> Exit {
+pub fn token(tokens: &Tokens, args: &TokenArgs) -> ProgramExit {
     let done = match &args.verb {
         TokenVerb::New(args) => new(tokens, args),
         TokenVerb::List(args) => list(tokens, args),
         TokenVerb::Revoke { name } => {
-            tokens.revoke(name).map(|()| Exit::SUCCESS).map_err(explained)
+            tokens.revoke(name).map(|()| ProgramExit::SUCCESS).map_err(explained)
         }
     };
     done.unwrap_or_else(|error| {
         report(&error);
-        Exit::of_error(&error)
+        ProgramExit::of_error(&error)
     })
 }
 
-fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
+fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<ProgramExit, Error> {
     let rights = Rights {
         hosts: args.hosts.clone().unwrap_or_default().into(),
         ..Rights::everywhere(args.role.into())
@@ -51,13 +51,13 @@ fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
     Ok(print(&line.to_string()))
 }
 
-fn list(tokens: &Tokens, args: &ListTokensArgs) -> Result<Exit, Error> {
+fn list(tokens: &Tokens, args: &ListTokensArgs) -> Result<ProgramExit, Error> {
     let entries = tokens.list().map_err(explained)?;
     if entries.is_empty() {
         if !args.json {
             note("no tokens exist; `sshjobs token new NAME` creates one");
         }
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     }
     let lines: Vec<String> = if args.json {
         entries.iter().map(|entry| json(&shown(entry))).collect()

@@ -8,22 +8,22 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use secrecy::ExposeSecret;
 
-use super::call::{Call, Content, JobFacts, On, Starting};
+use super::call::{CallContent, CallToDecide, JobFacts, On, Starting};
 use super::context::{APPROVAL_WAIT, CallContext};
 use super::error::Refusal;
 use super::excluded::is_excluded_by_address;
 use super::judge::Judge;
-use super::machines::Place;
+use super::machines::CallPlace;
 use super::permit::{
     Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
     Starts, UseFiles, WriteInput,
 };
-use super::refusal::Why;
+use super::refusal::PolicyWhy;
 use super::ruling::EarlierStart;
-use super::voting::{Ballot, Voter};
+use super::voting::{NewVote, Voter};
 use crate::hosts::{HostError, HostRef, Hosts};
 use sshjobs_base::nearest::nearest;
-use sshjobs_job::{Draft, JobId, JobSpec, StdinPlan, TemplateCall, unfold, words};
+use sshjobs_job::{Draft, JobId, JobSpec, Stdin, TemplateCall, unfold, words};
 use sshjobs_policy::approval::Approval;
 use sshjobs_policy::{Role, Template, Verb};
 
@@ -193,7 +193,7 @@ impl Admission {
     pub(crate) async fn admit_input(
         &self,
         job: JobFacts<'_>,
-        content: Option<Content<'_>>,
+        content: Option<CallContent<'_>>,
     ) -> Result<Permit<WriteInput>, Refusal> {
         self.admit_on_job(Verb::Write, job, content).await
     }
@@ -287,7 +287,7 @@ impl Admission {
         &self,
         verb: Verb,
         job: JobFacts<'_>,
-        content: Option<Content<'_>>,
+        content: Option<CallContent<'_>>,
     ) -> Result<Permit<A>, Refusal>
     where
         A: Act<Subject = JobId>,
@@ -327,12 +327,12 @@ impl Admission {
     /// Records a call that was refused because of the caller's role.
     pub(crate) async fn note_refusal(&self, verb: Verb, error: &Refusal) {
         let call = self.call_without_host(verb);
-        let refusal = call.refused(Why::Rights(error.to_string()));
+        let refusal = call.refused(PolicyWhy::Rights(error.to_string()));
         self.judge.note_refusal(&refusal, call).await;
     }
 
-    fn call_without_host(&self, verb: Verb) -> Call<'_> {
-        Call {
+    fn call_without_host(&self, verb: Verb) -> CallToDecide<'_> {
+        CallToDecide {
             caller: &self.context.caller,
             address: self.context.address,
             rights: &self.context.rights,
@@ -376,7 +376,7 @@ impl Admission {
     ) -> Result<(), Refusal> {
         // An open stdin is a default; `Command` closes it.
         let has_text =
-            matches!(&draft.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
+            matches!(&draft.stdin, Stdin::Text(text) if !text.expose_secret().is_empty());
         let has_stdin = has_text || draft.secrets.stdin.is_some();
         let has_other_env = draft.env_names().iter().any(|name| !template.allows_env(name));
         let options = [
@@ -394,7 +394,7 @@ impl Admission {
                     ..On::host(&draft.host)
                 };
                 let call = self.call(verb, on);
-                let refusal = call.refused(Why::TemplateOption(option));
+                let refusal = call.refused(PolicyWhy::TemplateOption(option));
                 self.judge.note_refusal(&refusal, call).await;
                 Err(refusal.into())
             }
@@ -402,8 +402,8 @@ impl Admission {
         }
     }
 
-    fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> Call<'a> {
-        Call {
+    fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> CallToDecide<'a> {
+        CallToDecide {
             caller: &self.context.caller,
             address: self.context.address,
             rights: &self.context.rights,
@@ -424,7 +424,7 @@ impl Admission {
     /// Records a refusal that no rule has made, and returns it.
     pub(crate) async fn recorded<E: Display>(&self, verb: Verb, on: On<'_>, error: E) -> E {
         let call = self.call(verb, on);
-        let refusal = call.refused(Why::Rights(error.to_string()));
+        let refusal = call.refused(PolicyWhy::Rights(error.to_string()));
         self.judge.note_refusal(&refusal, call).await;
         error
     }
@@ -609,7 +609,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal::Vote`], [`Refusal::Denied`].
-    pub(crate) async fn vote(&self, ballot: &Ballot) -> Result<Approval, Refusal> {
+    pub(crate) async fn vote(&self, ballot: &NewVote) -> Result<Approval, Refusal> {
         if self.context.rights.role < Role::Run {
             return Err(Refusal::Denied {
                 caller: self.context.caller.clone(),
@@ -655,7 +655,7 @@ impl Admission {
     /// The refusal for a host on which no rule allows the verb, listed or not. It is in the audit log.
     pub(crate) async fn not_allowed(&self, verb: Verb, host: &str) -> Refusal {
         let call = self.call(verb, On::host(host));
-        let refusal = call.refused(Why::NotAllowed);
+        let refusal = call.refused(PolicyWhy::NotAllowed);
         self.judge.note_refusal(&refusal, call).await;
         refusal.into()
     }
@@ -717,7 +717,7 @@ impl<'a> StartCall<'a> {
                 idempotency_key: self.idempotency_key,
                 reason: self.reason,
             }),
-            ..On::place(Place {
+            ..On::place(CallPlace {
                 host,
                 becomes: self.spec.becomes.as_ref(),
             })
@@ -732,14 +732,14 @@ async fn fail(starts: Starts, verb: Verb, context: &CallContext, refusal: &Refus
 }
 
 /// Where a verb on a job takes effect: on each of its hosts.
-fn on_job<'a>(job: JobFacts<'a>, content: Option<Content<'a>>) -> impl Iterator<Item = On<'a>> {
+fn on_job<'a>(job: JobFacts<'a>, content: Option<CallContent<'a>>) -> impl Iterator<Item = On<'a>> {
     let template = job.spec.template.as_ref().map(|template| template.name.as_str());
     job.spec.hosts().iter().map(move |host| On {
         template,
         job: Some(job.id),
         content,
         is_one_of_many: job.spec.fleet.is_some(),
-        ..On::place(Place {
+        ..On::place(CallPlace {
             host,
             becomes: job.spec.becomes.as_ref(),
         })

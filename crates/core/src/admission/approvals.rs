@@ -8,13 +8,14 @@ use rand::RngExt;
 use rand::distr::Alphanumeric;
 use sha2::Sha256;
 
-use super::call::{Call, Content, Starting};
-use sshjobs_job::{JobId, StdinPlan};
+use super::call::{CallContent, CallToDecide, Starting};
+use sshjobs_job::{JobId, Stdin};
 use sshjobs_policy::approval::{
-    Approval, ApprovalList, ApprovalState, Ask, CantVote, ExactCall, Found, TooManyApprovals, Vote,
+    Approval, ApprovalList, ApprovalLookup, ApprovalState, Ask, CantVote, ExactCall,
+    TooManyApprovals, Vote,
 };
 use sshjobs_policy::audit::visible_text;
-use sshjobs_policy::{Endpoint, Machine};
+use sshjobs_policy::{Machine, MachineAccount};
 use sshjobs_store::{SharedValue, SharedValueError};
 use sshjobs_store::{Store, StoreError};
 
@@ -85,7 +86,10 @@ impl Approvals {
 
     /// Finds the approval of a call, and uses it up if it is agreed to. Asks for one if there is
     /// none.
-    pub(super) async fn pass(&self, request: &ApprovalRequest) -> Result<Found, ApprovalsError> {
+    pub(super) async fn pass(
+        &self,
+        request: &ApprovalRequest,
+    ) -> Result<ApprovalLookup, ApprovalsError> {
         let call = request.exact.canonical();
         if call.len() > LONGEST_CALL {
             return Err(ApprovalsError::TooLong(call.len()));
@@ -156,7 +160,11 @@ impl Approvals {
     }
 
     /// A call on a host with everything that decides about its effect.
-    pub(super) fn exact(&self, call: Call<'_>, endpoint: Option<&Endpoint>) -> ExactCall {
+    pub(super) fn exact(
+        &self,
+        call: CallToDecide<'_>,
+        endpoint: Option<&MachineAccount>,
+    ) -> ExactCall {
         let mut exact = ExactCall {
             caller: call.caller.as_str().to_owned(),
             verb: call.verb.as_str().to_owned(),
@@ -181,31 +189,33 @@ impl Approvals {
     }
 
     /// The content of a call, as approvers see it: a text, or the size and hash of a secret.
-    fn shown(&self, caller: &str, content: Content<'_>) -> String {
+    fn shown(&self, caller: &str, content: CallContent<'_>) -> String {
         match content {
-            Content::Stdin(bytes) if let Ok(text) = std::str::from_utf8(bytes) => text.to_owned(),
-            Content::Stdin(bytes) | Content::SecretStdin(bytes) => {
+            CallContent::Stdin(bytes) if let Ok(text) = std::str::from_utf8(bytes) => {
+                text.to_owned()
+            }
+            CallContent::Stdin(bytes) | CallContent::SecretStdin(bytes) => {
                 let hash = self.keyed_hash(caller, bytes);
                 format!("{} bytes that are not shown, hash {hash}", bytes.len())
             }
-            Content::NamedSecret {
+            CallContent::NamedSecret {
                 name, others: [], ..
             } => {
                 format!("secret {name}")
             }
-            Content::NamedSecret {
+            CallContent::NamedSecret {
                 name,
                 others,
                 is_shown,
             } => {
                 let others = if is_shown {
-                    self.shown(caller, Content::Stdin(others))
+                    self.shown(caller, CallContent::Stdin(others))
                 } else {
-                    self.shown(caller, Content::SecretStdin(others))
+                    self.shown(caller, CallContent::SecretStdin(others))
                 };
                 format!("secret {name} and other input: {others}")
             }
-            Content::Ends(ends) => ends.to_owned(),
+            CallContent::Ends(ends) => ends.to_owned(),
         }
     }
 
@@ -226,9 +236,9 @@ impl Approvals {
         exact.settings = Some(self.keyed_hash(&exact.caller, settings.as_bytes()));
         exact.stdin = match &spec.stdin {
             _ if let Some(secret) = &secrets.stdin => Some(format!("secret {secret}")),
-            StdinPlan::Open => Some("open".to_owned()),
-            StdinPlan::Closed => None,
-            StdinPlan::Text(text) => {
+            Stdin::Open => Some("open".to_owned()),
+            Stdin::Closed => None,
+            Stdin::Text(text) => {
                 use secrecy::ExposeSecret;
                 Some(format!("{} bytes", text.expose_secret().len()))
             }

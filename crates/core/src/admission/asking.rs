@@ -7,20 +7,20 @@ use tokio::time::{Instant, sleep};
 
 use super::approvals::{ApprovalRequest, ApprovalsError, question};
 use super::auditor::Grounds;
-use super::call::Call;
+use super::call::CallToDecide;
 use super::judge::{Judge, permits};
 use super::policy_in_force::{LoadedPolicy, PolicyInForce};
-use super::refusal::{PolicyRefusal, Why};
+use super::refusal::{PolicyRefusal, PolicyWhy};
 use super::ruling::{Allowance, EarlierStart, Ruling, Used};
 use sshjobs_job::JobId;
-use sshjobs_policy::approval::{Approval, ExactCall, Found};
-use sshjobs_policy::{Consent, Permit, Verb};
+use sshjobs_policy::approval::{Approval, ApprovalLookup, ExactCall};
+use sshjobs_policy::{AllowingRule, ApprovalFrom, Verb};
 use sshjobs_ssh::Question;
 
 /// Who has to agree to a call.
 #[derive(Clone, Debug)]
 struct RequiredApproval {
-    who: Consent,
+    who: ApprovalFrom,
     /// The rule or template that asks.
     by: String,
     /// Number of callers who have to agree.
@@ -30,7 +30,7 @@ struct RequiredApproval {
 }
 
 /// The answer to a question.
-enum Outcome {
+enum AskingOutcome {
     /// The call may go through.
     Granted(Used),
     /// No answer yet.
@@ -40,7 +40,7 @@ enum Outcome {
         is_new: bool,
     },
     /// The call is refused.
-    Refused(Why),
+    Refused(PolicyWhy),
     /// The person behind the client has agreed just now. Meanwhile something may have changed.
     DecideAgain,
 }
@@ -56,7 +56,7 @@ impl Judge {
     pub(super) async fn decide_or_ask(
         &self,
         policy: &PolicyInForce,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
     ) -> Result<Ruling, Box<PolicyRefusal>> {
         let give_up_at = Instant::now() + call.approval_wait;
         let mut client_agreed_to = None;
@@ -68,23 +68,23 @@ impl Judge {
             let Some(required) = required else { return Ok(ruling) };
 
             let outcome = match self.approval_request(&ruling, call, &required).await {
-                Ok(request) if required.who == Consent::Client => {
+                Ok(request) if required.who == ApprovalFrom::Client => {
                     self.ask_client(call, &request, &mut client_agreed_to).await
                 }
                 Ok(request) => self.ask_approvers(&request).await,
-                Err(why) => Outcome::Refused(why),
+                Err(why) => AskingOutcome::Refused(why),
             };
             match outcome {
-                Outcome::Granted(used) => {
+                AskingOutcome::Granted(used) => {
                     return Ok(Ruling {
                         verdict: Ok(required.allowances),
                         approval: Some(used),
                         ..ruling
                     });
                 }
-                Outcome::Refused(why) => return Ok(ruling.refused(call.refused(why))),
-                Outcome::Pending { approval, is_new } => {
-                    let refusal = call.refused(Why::ApprovalPending {
+                AskingOutcome::Refused(why) => return Ok(ruling.refused(call.refused(why))),
+                AskingOutcome::Pending { approval, is_new } => {
+                    let refusal = call.refused(PolicyWhy::ApprovalPending {
                         id: approval.id,
                         asked_by: required.by,
                         expires_at: approval.expires_at,
@@ -101,7 +101,7 @@ impl Judge {
                     }
                     sleep(LOOK_AGAIN).await;
                 }
-                Outcome::DecideAgain => {}
+                AskingOutcome::DecideAgain => {}
             }
         }
     }
@@ -110,7 +110,7 @@ impl Judge {
     async fn decide_at_once(
         &self,
         loaded: Arc<LoadedPolicy>,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
     ) -> (Ruling, Option<RequiredApproval>) {
         let endpoint = self.endpoint(&loaded, call).await;
         let mut required = None;
@@ -141,13 +141,15 @@ impl Judge {
     async fn approval_request(
         &self,
         ruling: &Ruling,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         required: &RequiredApproval,
-    ) -> Result<ApprovalRequest, Why> {
+    ) -> Result<ApprovalRequest, PolicyWhy> {
         let start = call.on.and_then(|on| on.start);
         let is_on_many = start.is_some_and(|start| start.spec.fleet.is_some());
         if is_on_many || call.on.is_some_and(|on| on.is_one_of_many) {
-            return Err(Why::CantAsk("it acts on several hosts at once".to_owned()));
+            return Err(PolicyWhy::CantAsk(
+                "it acts on several hosts at once".to_owned(),
+            ));
         }
         // A policy without machines may not have looked for it.
         let endpoint = match (&ruling.endpoint, call.place()) {
@@ -170,19 +172,21 @@ impl Judge {
     /// Asks the person behind the caller's client.
     async fn ask_client(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         request: &ApprovalRequest,
         agreed_to: &mut Option<ExactCall>,
-    ) -> Outcome {
+    ) -> AskingOutcome {
         if agreed_to.as_ref() == Some(&request.exact) {
-            return Outcome::Granted(Used::ByClient);
+            return AskingOutcome::Granted(Used::ByClient);
         }
         if !self.hosts.can_ask(call.caller) {
-            return Outcome::Refused(Why::CantAsk("the client can't ask its user".to_owned()));
+            return AskingOutcome::Refused(PolicyWhy::CantAsk(
+                "the client can't ask its user".to_owned(),
+            ));
         }
         let text = match question(&request.exact) {
             Ok(text) => text,
-            Err(error) => return Outcome::Refused(Why::CantAsk(error.to_string())),
+            Err(error) => return AskingOutcome::Refused(PolicyWhy::CantAsk(error.to_string())),
         };
         let question = Question {
             host: request.exact.host.clone(),
@@ -192,65 +196,72 @@ impl Judge {
         match self.hosts.confirm(call.caller, &question).await {
             Some(true) => {
                 *agreed_to = Some(request.exact.clone());
-                Outcome::DecideAgain
+                AskingOutcome::DecideAgain
             }
-            Some(false) => Outcome::Refused(Why::ApprovalDenied {
+            Some(false) => AskingOutcome::Refused(PolicyWhy::ApprovalDenied {
                 id: None,
                 by: "the user of the client".to_owned(),
                 reason: None,
             }),
-            None => Outcome::Refused(Why::CantAsk(
+            None => AskingOutcome::Refused(PolicyWhy::CantAsk(
                 "the user of the client did not answer".to_owned(),
             )),
         }
     }
 
-    async fn ask_approvers(&self, request: &ApprovalRequest) -> Outcome {
+    async fn ask_approvers(&self, request: &ApprovalRequest) -> AskingOutcome {
         let found = match self.approvals.pass(request).await {
             Ok(found) => found,
             Err(error @ (ApprovalsError::TooLong(_) | ApprovalsError::TooLongToShow(_))) => {
-                return Outcome::Refused(Why::CantAsk(error.to_string()));
+                return AskingOutcome::Refused(PolicyWhy::CantAsk(error.to_string()));
             }
             Err(error @ ApprovalsError::TooMany(_)) => {
-                return Outcome::Refused(Why::NoRoomToAsk(error.to_string()));
+                return AskingOutcome::Refused(PolicyWhy::NoRoomToAsk(error.to_string()));
             }
             Err(error @ ApprovalsError::Shared(_)) => {
                 // The caller does not learn where they are stored.
                 tracing::error!(%error, "approvals can't be used");
-                return Outcome::Refused(Why::ApprovalsUnusable);
+                return AskingOutcome::Refused(PolicyWhy::ApprovalsUnusable);
             }
         };
         match found {
-            Found::Asked(approval) => Outcome::Pending {
+            ApprovalLookup::Asked(approval) => AskingOutcome::Pending {
                 approval: Box::new(approval),
                 is_new: true,
             },
-            Found::Pending(approval) => Outcome::Pending {
+            ApprovalLookup::Pending(approval) => AskingOutcome::Pending {
                 approval: Box::new(approval),
                 is_new: false,
             },
-            Found::Passed(Approval { id, used_at, .. }) => {
-                Outcome::Granted(Used::ByApprovers { id, used_at })
+            ApprovalLookup::Passed(Approval { id, used_at, .. }) => {
+                AskingOutcome::Granted(Used::ByApprovers { id, used_at })
             }
-            Found::Repeated(Approval { id, job, .. }) => {
+            ApprovalLookup::Repeated(Approval { id, job, .. }) => {
                 let job = job.as_deref().map(JobId::from).expect("a repetition has a job");
-                Outcome::Granted(Used::Repetition(EarlierStart { approval: id, job }))
+                AskingOutcome::Granted(Used::Repetition(EarlierStart { approval: id, job }))
             }
-            Found::Denied(approval) => {
+            ApprovalLookup::Denied(approval) => {
                 let vote = approval.refusal();
-                Outcome::Refused(Why::ApprovalDenied {
+                AskingOutcome::Refused(PolicyWhy::ApprovalDenied {
                     by: vote.map_or_else(String::new, |vote| vote.by.clone()),
                     reason: vote.and_then(|vote| vote.reason.clone()),
                     id: Some(approval.id),
                 })
             }
-            Found::Expired(approval) => Outcome::Refused(Why::ApprovalExpired { id: approval.id }),
+            ApprovalLookup::Expired(approval) => {
+                AskingOutcome::Refused(PolicyWhy::ApprovalExpired { id: approval.id })
+            }
         }
     }
 
     /// Records that a call waits for an approval.
-    async fn record_question(&self, ruling: &Ruling, call: Call<'_>, refusal: &PolicyRefusal) {
-        let Why::ApprovalPending { id, .. } = &refusal.why else { return };
+    async fn record_question(
+        &self,
+        ruling: &Ruling,
+        call: CallToDecide<'_>,
+        refusal: &PolicyRefusal,
+    ) {
+        let PolicyWhy::ApprovalPending { id, .. } = &refusal.why else { return };
         let grounds = Grounds {
             endpoint: ruling.endpoint.as_ref(),
             decision: Err(refusal),
@@ -264,8 +275,8 @@ impl Judge {
 /// Who has to agree to a call that these rules allow. `None` if one of them allows it without.
 fn required_approval(
     loaded: &LoadedPolicy,
-    call: Call<'_>,
-    permits: &[Permit<'_>],
+    call: CallToDecide<'_>,
+    permits: &[AllowingRule<'_>],
 ) -> Option<RequiredApproval> {
     let on = call.on?;
     // Whoever may start a job must be able to stop it.
@@ -286,7 +297,7 @@ fn required_approval(
         }
         Some(_) | None => (permit.approval, permit.rule, permit.approvals),
     };
-    (who != Consent::None).then(|| RequiredApproval {
+    (who != ApprovalFrom::None).then(|| RequiredApproval {
         who,
         by: by.to_owned(),
         needed,
@@ -295,7 +306,7 @@ fn required_approval(
 }
 
 /// The rules that ask the least.
-fn allowances(permits: &[Permit<'_>]) -> Vec<Allowance> {
+fn allowances(permits: &[AllowingRule<'_>]) -> Vec<Allowance> {
     let least = permits.first().map(|permit| permit.approval).unwrap_or_default();
     let free = permits.iter().filter(|permit| permit.approval == least);
     free.map(|permit| Allowance {

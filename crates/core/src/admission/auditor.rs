@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use super::call::{Call, Content};
+use super::call::{CallContent, CallToDecide};
 use super::policy_in_force::LoadedPolicy;
-use super::refusal::{PolicyRefusal, Why};
+use super::refusal::{PolicyRefusal, PolicyWhy};
 use super::repeated_reads::RepeatedReads;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{Outcome, Phase};
 use sshjobs_policy::audit::{
-    AuditFiles, AuditSettings, CopyHead, Decided, Ended, Event, LogWriter, OnFailure, Recorder,
-    Voted, machine_name,
+    AuditFiles, AuditRecorder, AuditSettings, CopyHead, Decided, EndedJob, Event, OnFailure, Voted,
+    WriterName, machine_name,
 };
-use sshjobs_policy::{Endpoint, Machine, Role};
+use sshjobs_policy::{Machine, MachineAccount, Role};
 use sshjobs_store::Store;
 
 /// Has the audit log of the policy in force.
@@ -26,22 +26,22 @@ pub(crate) struct Auditor {
     process: String,
     /// The store of the cluster, if there is one.
     cluster: Option<Arc<dyn Store>>,
-    current: Mutex<Option<Current>>,
+    current: Mutex<Option<CurrentLog>>,
     reads: Mutex<RepeatedReads>,
 }
 
 #[derive(Clone)]
-struct Current {
+struct CurrentLog {
     settings: AuditSettings,
     /// SHA-256 of the policy that is recorded as the one in force.
     policy: String,
-    recorder: Recorder,
+    recorder: AuditRecorder,
 }
 
 /// A decision that was recorded.
 #[derive(Clone)]
 pub(crate) struct RecordedDecision {
-    recorder: Recorder,
+    recorder: AuditRecorder,
     /// Sequence number of its line.
     seq: u64,
 }
@@ -50,7 +50,7 @@ pub(crate) struct RecordedDecision {
 #[derive(Clone, Copy)]
 pub(super) struct Grounds<'a> {
     /// The account and machine, if they were found out.
-    pub(super) endpoint: Option<&'a Endpoint>,
+    pub(super) endpoint: Option<&'a MachineAccount>,
     /// The rules that allow the call, or why it is refused.
     pub(super) decision: Result<&'a [String], &'a PolicyRefusal>,
     /// The approval that the call used, or waits for.
@@ -82,10 +82,10 @@ impl Auditor {
     pub(super) async fn record(
         &self,
         loaded: &LoadedPolicy,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         grounds: Grounds<'_>,
     ) -> Result<Option<RecordedDecision>, Box<PolicyRefusal>> {
-        let refused = |why: String| call.refused(Why::NotRecorded(why));
+        let refused = |why: String| call.refused(PolicyWhy::NotRecorded(why));
         let (recorder, on_failure) = match self.open(loaded) {
             Ok(Some(opened)) => opened,
             Ok(None) => return Ok(None),
@@ -186,7 +186,7 @@ impl Auditor {
     pub(super) fn open(
         &self,
         loaded: &LoadedPolicy,
-    ) -> Result<Option<(Recorder, OnFailure)>, String> {
+    ) -> Result<Option<(AuditRecorder, OnFailure)>, String> {
         let mut current = lock(&self.current);
         let settings = loaded.policy.audit();
         let before = current.take();
@@ -211,7 +211,7 @@ impl Auditor {
         if known.is_none_or(|known| known.policy != loaded.hash) {
             recorder.note(policy_event(loaded));
         }
-        *current = Some(Current {
+        *current = Some(CurrentLog {
             settings: settings.clone(),
             policy: loaded.hash.clone(),
             recorder: recorder.clone(),
@@ -219,14 +219,14 @@ impl Auditor {
         Ok(Some((recorder, settings.on_failure)))
     }
 
-    fn start(&self, settings: &AuditSettings) -> Result<Recorder, String> {
+    fn start(&self, settings: &AuditSettings) -> Result<AuditRecorder, String> {
         let files = self.files(settings)?;
-        let writer = LogWriter {
+        let writer = WriterName {
             process: self.process.clone(),
             machine: machine_name(),
         };
         let cluster = self.cluster.as_ref().map(|store| copy_to_cluster(store, files.clone()));
-        Recorder::start(files, settings, writer, cluster).map_err(|error| error.to_string())
+        AuditRecorder::start(files, settings, writer, cluster).map_err(|error| error.to_string())
     }
 
     /// The files of a log.
@@ -309,7 +309,7 @@ fn cut(text: &mut String) {
     }
 }
 
-fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
+fn decided(call: CallToDecide<'_>, grounds: Grounds<'_>) -> Decided {
     let mut decided = Decided {
         caller: call.caller.as_str().to_owned(),
         role: call.rights.role.to_string(),
@@ -324,7 +324,7 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
         decided.template = on.template.map(str::to_owned);
         decided.target = on.target.map(str::to_owned);
         decided.path = on.path.map(str::to_owned);
-        if let Some(Content::NamedSecret { name, .. }) = on.content {
+        if let Some(CallContent::NamedSecret { name, .. }) = on.content {
             decided.secrets.push(name.to_owned());
         }
     }
@@ -366,14 +366,14 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
     decided
 }
 
-fn ended(job: &sshjobs_job::Job) -> Ended {
+fn ended(job: &sshjobs_job::Job) -> EndedJob {
     let status = job.status();
     let outcome = match &status.phase {
         Phase::Ended(outcome) => Some(outcome),
         Phase::Queued | Phase::Starting | Phase::Running => None,
     };
     let duration = status.ended_at.and_then(|end| end.duration_since(status.started_at).ok());
-    Ended {
+    EndedJob {
         job: job.id.as_str().to_owned(),
         caller: job.caller.as_str().to_owned(),
         host: job.spec.host.clone(),

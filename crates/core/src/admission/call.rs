@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::machines::Place;
-use super::refusal::{PolicyRefusal, Why};
+use super::machines::CallPlace;
+use super::refusal::{PolicyRefusal, PolicyWhy};
 use super::rights::Rights;
 use sshjobs_job::{Caller, Job, JobId, JobSpec};
 use sshjobs_policy::Verb;
@@ -29,7 +29,7 @@ impl<'a> JobFacts<'a> {
 
 /// A call to decide on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct CallToDecide<'a> {
     pub(crate) caller: &'a Caller,
     /// The address from which it was called. `None` for a caller on this machine.
     pub(crate) address: Option<IpAddr>,
@@ -44,7 +44,7 @@ pub(crate) struct Call<'a> {
 /// The host that a verb acts on, and how.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct On<'a> {
-    pub(crate) place: Place<'a>,
+    pub(crate) place: CallPlace<'a>,
     /// The template of the command that it starts or feeds. `None` for a free command.
     pub(crate) template: Option<&'a str>,
     /// Where a forward leads to, as `HOST:PORT`.
@@ -54,7 +54,7 @@ pub(crate) struct On<'a> {
     /// The job that it starts.
     pub(crate) start: Option<Starting<'a>>,
     /// Input for a job, or both ends of a forward.
-    pub(crate) content: Option<Content<'a>>,
+    pub(crate) content: Option<CallContent<'a>>,
     /// Whether it acts on several hosts, of which this is one.
     pub(crate) is_one_of_many: bool,
     /// The file or directory that it reads or writes there, in words.
@@ -75,7 +75,7 @@ pub(crate) struct Starting<'a> {
 
 /// Content of a call, besides its arguments.
 #[derive(Clone, Copy)]
-pub(crate) enum Content<'a> {
+pub(crate) enum CallContent<'a> {
     /// Bytes for the stdin of a job, which an approver may see.
     Stdin(&'a [u8]),
     /// Bytes for the stdin of a job that may be a secret.
@@ -93,7 +93,7 @@ pub(crate) enum Content<'a> {
     Ends(&'a str),
 }
 
-impl std::fmt::Debug for Content<'_> {
+impl std::fmt::Debug for CallContent<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Stdin(bytes) | Self::SecretStdin(bytes) => {
@@ -108,14 +108,14 @@ impl std::fmt::Debug for Content<'_> {
 impl<'a> On<'a> {
     /// A host, with the account that logs in.
     pub(crate) fn host(host: &'a str) -> Self {
-        Self::place(Place {
+        Self::place(CallPlace {
             host,
             becomes: None,
         })
     }
 
     /// A host, perhaps as another user.
-    pub(crate) fn place(place: Place<'a>) -> Self {
+    pub(crate) fn place(place: CallPlace<'a>) -> Self {
         Self {
             place,
             template: None,
@@ -129,9 +129,9 @@ impl<'a> On<'a> {
     }
 }
 
-impl<'a> Call<'a> {
+impl<'a> CallToDecide<'a> {
     /// Where it takes effect.
-    pub(super) fn place(&self) -> Option<Place<'a>> {
+    pub(super) fn place(&self) -> Option<CallPlace<'a>> {
         self.on.map(|on| on.place)
     }
 
@@ -150,7 +150,7 @@ impl<'a> Call<'a> {
         self.on.and_then(|on| on.target)
     }
 
-    pub(crate) fn refused(&self, why: Why) -> Box<PolicyRefusal> {
+    pub(crate) fn refused(&self, why: PolicyWhy) -> Box<PolicyRefusal> {
         Box::new(PolicyRefusal {
             caller: self.caller.clone(),
             verb: self.verb,

@@ -5,20 +5,23 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::judge::{Judge, this_minute};
-use super::machines::Place;
+use super::machines::CallPlace;
 use super::policy_in_force::PolicyFileError;
 use sshjobs_job::Become;
-use sshjobs_policy::{Case, CommandSource, Consent, Decision, Endpoint, Expected, Limits, Request};
+use sshjobs_policy::{
+    ApprovalFrom, CommandSource, ExpectedDecision, MachineAccount, PolicyCase, PolicyDecision,
+    PolicyRequest, RuleLimits,
+};
 
 /// The decision of the policy on a call, and its reasons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// The decision.
-    pub decision: Expected,
+    pub decision: ExpectedDecision,
     /// Names of the rules that decide. Empty if no rule allows the call.
     pub rules: Vec<String>,
     /// Who has to agree.
-    pub approval: Consent,
+    pub approval: ApprovalFrom,
     /// Why the values of a template's parameters are not accepted, or why there is no such template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mistake: Option<String>,
@@ -58,7 +61,7 @@ pub struct Explanation {
 #[derive(Clone, Debug)]
 pub struct CaseResult {
     /// The case.
-    pub case: Case,
+    pub case: PolicyCase,
     /// The decision.
     pub explanation: Explanation,
 }
@@ -80,7 +83,7 @@ impl Judge {
     /// If the policy file can't be used.
     pub(crate) async fn explain(
         &self,
-        case: &Case,
+        case: &PolicyCase,
     ) -> Option<Result<Explanation, Arc<PolicyFileError>>> {
         let loaded = match self.policy_in_force().await? {
             Ok(loaded) => loaded,
@@ -101,7 +104,7 @@ impl Judge {
         let becomes = becomes.unwrap_or_default();
         let endpoint = match &case.host {
             Some(host) => {
-                let place = Place {
+                let place = CallPlace {
                     host,
                     becomes: becomes.as_ref(),
                 };
@@ -109,7 +112,7 @@ impl Judge {
             }
             None => None,
         };
-        let request = Request {
+        let request = PolicyRequest {
             caller: &case.caller,
             verb: case.verb,
             endpoint: endpoint.as_ref(),
@@ -127,8 +130,10 @@ impl Judge {
                 explanation.command = Some(template.command_with(values));
             }
         }
-        if explanation.decision == Expected::Allow && explanation.approval != Consent::None {
-            explanation.decision = Expected::Approval;
+        if explanation.decision == ExpectedDecision::Allow
+            && explanation.approval != ApprovalFrom::None
+        {
+            explanation.decision = ExpectedDecision::Approval;
         }
         let needed = case.verb.needed_role();
         let mistake = if case.caller.role < needed {
@@ -137,7 +142,7 @@ impl Judge {
             mistake
         };
         if mistake.is_some() {
-            explanation.decision = Expected::Deny;
+            explanation.decision = ExpectedDecision::Deny;
         }
         explanation.mistake = mistake;
         Some(Ok(explanation))
@@ -167,21 +172,26 @@ impl Judge {
 }
 
 impl Explanation {
-    fn of(decision: &Decision<'_>, endpoint: Option<&Endpoint>) -> Self {
+    fn of(decision: &PolicyDecision<'_>, endpoint: Option<&MachineAccount>) -> Self {
         let (decided, rules, approval, limits) = match decision {
-            Decision::Allowed(permits) => (
-                Expected::Allow,
+            PolicyDecision::Allowed(permits) => (
+                ExpectedDecision::Allow,
                 permits.iter().map(|permit| permit.rule.to_owned()).collect(),
                 permits[0].approval,
                 permits[0].limits,
             ),
-            Decision::Denied(rules) => (
-                Expected::Deny,
+            PolicyDecision::Denied(rules) => (
+                ExpectedDecision::Deny,
                 rules.iter().map(|rule| (*rule).to_owned()).collect(),
-                Consent::None,
-                Limits::default(),
+                ApprovalFrom::None,
+                RuleLimits::default(),
             ),
-            Decision::NotAllowed => (Expected::Deny, Vec::new(), Consent::None, Limits::default()),
+            PolicyDecision::NotAllowed => (
+                ExpectedDecision::Deny,
+                Vec::new(),
+                ApprovalFrom::None,
+                RuleLimits::default(),
+            ),
         };
         let endpoint = endpoint.cloned().unwrap_or_default();
         let jumps = endpoint.jumps.iter().flat_map(|jump| jump.names().to_vec());

@@ -9,20 +9,21 @@ use tokio::task::JoinSet;
 
 use super::approvals::Approvals;
 use super::auditor::{Auditor, Grounds, RecordedDecision};
-use super::call::Call;
-use super::machines::{Machines, Place};
+use super::call::CallToDecide;
+use super::machines::{CallPlace, Machines};
 use super::policy_in_force::{LoadedPolicy, PolicyFileError, PolicyInForce, PolicyState};
-use super::refusal::{Limit, PolicyRefusal, Why};
+use super::refusal::{PolicyLimit, PolicyRefusal, PolicyWhy};
 use super::rights::Rights;
 use super::ruling::{Allowance, EarlierStart, Ruling, Used};
-use super::usage::{Key, Reservation, Usage};
+use super::usage::{LimitReservation, RuleUsage, UsageKey};
 use crate::hosts::Hosts;
 use sshjobs_base::lock::lock;
 use sshjobs_base::nearest::nearest;
 use sshjobs_job::{Caller, JobId, TemplateCall};
 use sshjobs_policy::audit::AuditFiles;
 use sshjobs_policy::{
-    CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
+    AllowingRule, CommandSource, MachineAccount, PolicyCaller, PolicyDecision, PolicyRequest,
+    Template, WeekMinute,
 };
 use sshjobs_store::{Store, StoreError};
 
@@ -31,7 +32,7 @@ pub(crate) struct Judge {
     pub(super) hosts: Arc<Hosts>,
     policy: Option<PolicyInForce>,
     machines: Arc<Machines>,
-    usage: Arc<Usage>,
+    usage: Arc<RuleUsage>,
     pub(super) auditor: Arc<Auditor>,
     pub(super) approvals: Approvals,
     /// Locked by the one call at a time that reads the audit log.
@@ -52,7 +53,7 @@ pub(crate) struct Permission {
 pub(crate) struct StartClaim {
     /// The time limit of the job, if the rule or the caller sets one.
     pub(crate) timeout: Option<Duration>,
-    reservation: Option<Reservation>,
+    reservation: Option<LimitReservation>,
     /// Its line in the audit log.
     recorded: Option<RecordedDecision>,
     /// The approval by which it goes through.
@@ -120,7 +121,10 @@ impl Judge {
     ///
     /// # Errors
     /// Why it is refused.
-    pub(crate) async fn decide(&self, call: Call<'_>) -> Result<Permission, Box<PolicyRefusal>> {
+    pub(crate) async fn decide(
+        &self,
+        call: CallToDecide<'_>,
+    ) -> Result<Permission, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else { return Ok(Permission::default()) };
         let ruling = self.decide_or_ask(policy, call).await?;
         self.record(call, &ruling).await?;
@@ -135,7 +139,7 @@ impl Judge {
     /// Records a decision. A call that can't be recorded has not used its approval.
     async fn record(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         ruling: &Ruling,
     ) -> Result<Option<RecordedDecision>, Box<PolicyRefusal>> {
         if ruling.is_recorded {
@@ -190,7 +194,7 @@ impl Judge {
     /// Why it is refused.
     pub(crate) async fn decide_start(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         timeout: Option<Duration>,
     ) -> Result<StartClaim, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else {
@@ -248,12 +252,12 @@ impl Judge {
     /// If the approvals can't be used.
     pub(crate) async fn note_no_job(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         earlier: &EarlierStart,
     ) -> Result<(), Box<PolicyRefusal>> {
         self.approvals.note_no_job(&earlier.approval).await.map_err(|error| {
             tracing::error!(%error, "approvals can't be used");
-            call.refused(Why::ApprovalsUnusable)
+            call.refused(PolicyWhy::ApprovalsUnusable)
         })
     }
 
@@ -261,7 +265,7 @@ impl Judge {
     ///
     /// # Errors
     /// Why it would be refused.
-    pub(crate) async fn ask(&self, call: Call<'_>) -> Result<(), Box<PolicyRefusal>> {
+    pub(crate) async fn ask(&self, call: CallToDecide<'_>) -> Result<(), Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else { return Ok(()) };
         let loaded = self.loaded(policy, call).await?;
         let endpoint = self.endpoint(&loaded, call).await?;
@@ -269,7 +273,7 @@ impl Judge {
     }
 
     /// Records a call that was refused before the policy was asked.
-    pub(crate) async fn note_refusal(&self, refusal: &PolicyRefusal, call: Call<'_>) {
+    pub(crate) async fn note_refusal(&self, refusal: &PolicyRefusal, call: CallToDecide<'_>) {
         let Some(policy) = &self.policy else { return };
         let Ok(loaded) = policy.policy(self.hosts.book()).await else { return };
         let grounds = Grounds {
@@ -284,7 +288,7 @@ impl Judge {
     /// A start by the first rule whose limits allow it.
     fn start_by_any(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         allowances: &[Allowance],
         timeout: Option<Duration>,
     ) -> Result<StartBy, Box<PolicyRefusal>> {
@@ -297,31 +301,31 @@ impl Judge {
                     return Ok(StartBy { allowance, claim });
                 }
                 Err(limit) => {
-                    exceeded.get_or_insert(Why::Limit {
+                    exceeded.get_or_insert(PolicyWhy::Limit {
                         rule: allowance.rule.clone(),
                         limit,
                     });
                 }
             }
         }
-        Err(call.refused(exceeded.unwrap_or(Why::NotAllowed)))
+        Err(call.refused(exceeded.unwrap_or(PolicyWhy::NotAllowed)))
     }
 
     fn start(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         allowance: &Allowance,
         timeout: Option<Duration>,
-    ) -> Result<StartClaim, Limit> {
+    ) -> Result<StartClaim, PolicyLimit> {
         let limits = &allowance.limits;
         if let (Some(wanted), Some(most)) = (timeout, limits.timeout)
             && wanted > most
             // The time limit of a template may be longer: the caller has not chosen it.
             && call.template().is_none()
         {
-            return Err(Limit::Timeout(most.as_secs()));
+            return Err(PolicyLimit::Timeout(most.as_secs()));
         }
-        let key = Key {
+        let key = UsageKey {
             rule: allowance.rule.clone(),
             caller: call.caller.clone(),
         };
@@ -334,7 +338,7 @@ impl Judge {
     }
 
     /// Whether a caller may use a verb on every host. If not, each host has to be asked about.
-    pub(crate) async fn allows_everywhere(&self, call: Call<'_>) -> bool {
+    pub(crate) async fn allows_everywhere(&self, call: CallToDecide<'_>) -> bool {
         let Some(policy) = &self.policy else { return true };
         let Ok(loaded) = policy.policy(self.hosts.book()).await else { return false };
         let identity = identity(call.caller, call.rights);
@@ -347,17 +351,17 @@ impl Judge {
     /// If there is no such template, or it does not accept the values.
     pub(crate) async fn template(
         &self,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
         wanted: &TemplateCall,
     ) -> Result<(Template, BTreeMap<String, String>), Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else {
-            return Err(call.refused(Why::UnknownTemplate { nearest: None }));
+            return Err(call.refused(PolicyWhy::UnknownTemplate { nearest: None }));
         };
         let loaded = self.loaded(policy, call).await?;
         // Those that the caller may not run here are as unknown as those that do not exist.
         let endpoint = match call.place() {
             Some(place) => self.machines.endpoint(place).await.endpoint,
-            None => Endpoint::default(),
+            None => MachineAccount::default(),
         };
         let identity = identity(call.caller, call.rights);
         let offered: BTreeMap<&str, &Template> = loaded
@@ -366,17 +370,17 @@ impl Judge {
             .map(|template| (template.name.as_str(), template))
             .collect();
         if offered.is_empty() {
-            return Err(call.refused(Why::NotAllowed));
+            return Err(call.refused(PolicyWhy::NotAllowed));
         }
         let Some(template) = offered.get(wanted.name.as_str()).copied() else {
             let nearest = nearest(&wanted.name, offered.keys().copied());
-            return Err(call.refused(Why::UnknownTemplate {
+            return Err(call.refused(PolicyWhy::UnknownTemplate {
                 nearest: nearest.map(str::to_owned),
             }));
         };
         let values = template
             .accept(&wanted.params)
-            .map_err(|error| call.refused(Why::Values(error)))?;
+            .map_err(|error| call.refused(PolicyWhy::Values(error)))?;
         Ok((template.clone(), values))
     }
 
@@ -391,7 +395,7 @@ impl Judge {
         let Ok(loaded) = policy.policy(self.hosts.book()).await else {
             return Vec::new();
         };
-        let place = Place {
+        let place = CallPlace {
             host,
             becomes: None,
         };
@@ -437,7 +441,7 @@ impl Judge {
     }
 
     /// The account and machine at a place.
-    pub(super) async fn endpoint_of(&self, place: Place<'_>) -> Endpoint {
+    pub(super) async fn endpoint_of(&self, place: CallPlace<'_>) -> MachineAccount {
         self.machines.endpoint(place).await.endpoint
     }
 
@@ -445,22 +449,25 @@ impl Judge {
     ///
     /// # Errors
     /// If it can't be resolved.
-    pub(super) async fn certain_endpoint(&self, place: Place<'_>) -> Result<Endpoint, Why> {
+    pub(super) async fn certain_endpoint(
+        &self,
+        place: CallPlace<'_>,
+    ) -> Result<MachineAccount, PolicyWhy> {
         let located = self.machines.endpoint(place).await;
         if located.is_resolved {
             Ok(located.endpoint)
         } else {
-            Err(Why::Unresolved)
+            Err(PolicyWhy::Unresolved)
         }
     }
 
     pub(super) async fn loaded(
         &self,
         policy: &PolicyInForce,
-        call: Call<'_>,
+        call: CallToDecide<'_>,
     ) -> Result<Arc<LoadedPolicy>, Box<PolicyRefusal>> {
         let loaded = policy.policy(self.hosts.book()).await;
-        loaded.map_err(|error| call.refused(Why::NoPolicy(error.to_string())))
+        loaded.map_err(|error| call.refused(PolicyWhy::NoPolicy(error.to_string())))
     }
 
     /// The account and machine of a call, if any rule looks at them, or if they are recorded: to find
@@ -471,15 +478,15 @@ impl Judge {
     pub(super) async fn endpoint(
         &self,
         loaded: &LoadedPolicy,
-        call: Call<'_>,
-    ) -> Result<Option<Endpoint>, Box<PolicyRefusal>> {
+        call: CallToDecide<'_>,
+    ) -> Result<Option<MachineAccount>, Box<PolicyRefusal>> {
         match call.place() {
             Some(place) if loaded.policy.looks_at_machines() || loaded.policy.audit().is_some() => {
                 self.machines.watch_names(loaded.named_hosts.clone());
                 let located = self.machines.endpoint(place).await;
                 let must_be_certain = loaded.policy.looks_at_machines() && call.verb.connects();
                 if !located.is_resolved && must_be_certain {
-                    return Err(call.refused(Why::Unresolved));
+                    return Err(call.refused(PolicyWhy::Unresolved));
                 }
                 Ok(Some(located.endpoint))
             }
@@ -523,26 +530,26 @@ impl StartClaim {
 /// The rules that allow a call, perhaps once it is approved. At least one.
 pub(super) fn permits<'a>(
     loaded: &'a LoadedPolicy,
-    call: Call<'_>,
-    endpoint: Option<&Endpoint>,
-) -> Result<Vec<Permit<'a>>, Box<PolicyRefusal>> {
+    call: CallToDecide<'_>,
+    endpoint: Option<&MachineAccount>,
+) -> Result<Vec<AllowingRule<'a>>, Box<PolicyRefusal>> {
     let identity = identity(call.caller, call.rights);
     match loaded.policy.decide(&request(call, &identity, endpoint)) {
-        Decision::Allowed(permits) => Ok(permits),
-        Decision::Denied(rules) => {
+        PolicyDecision::Allowed(permits) => Ok(permits),
+        PolicyDecision::Denied(rules) => {
             let rules = rules.into_iter().map(str::to_owned).collect();
-            Err(call.refused(Why::Denied(rules)))
+            Err(call.refused(PolicyWhy::Denied(rules)))
         }
-        Decision::NotAllowed => Err(call.refused(Why::NotAllowed)),
+        PolicyDecision::NotAllowed => Err(call.refused(PolicyWhy::NotAllowed)),
     }
 }
 
 fn request<'a>(
-    call: Call<'a>,
-    identity: &'a Identity,
-    endpoint: Option<&'a Endpoint>,
-) -> Request<'a> {
-    Request {
+    call: CallToDecide<'a>,
+    identity: &'a PolicyCaller,
+    endpoint: Option<&'a MachineAccount>,
+) -> PolicyRequest<'a> {
+    PolicyRequest {
         caller: identity,
         verb: call.verb,
         endpoint,
@@ -552,8 +559,8 @@ fn request<'a>(
     }
 }
 
-fn identity(caller: &Caller, rights: &Rights) -> Identity {
-    Identity {
+fn identity(caller: &Caller, rights: &Rights) -> PolicyCaller {
+    PolicyCaller {
         name: caller.as_str().to_owned(),
         role: rights.role,
         claims: rights.claims.clone(),

@@ -12,12 +12,12 @@ use super::excluded::look_up;
 use crate::hosts::{HostBook, Hosts};
 use sshjobs_base::lock::lock;
 use sshjobs_job::Become;
-use sshjobs_policy::{Endpoint, Machine};
+use sshjobs_policy::{Machine, MachineAccount};
 use sshjobs_ssh::{Destination, HostConfig, canonical_host};
 
 /// Where a call takes effect.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct CallPlace<'a> {
     /// The host, as the caller names it.
     pub(crate) host: &'a str,
     /// Another user that it becomes there.
@@ -32,7 +32,7 @@ pub(super) struct Machines {
     /// Held while the index is built.
     building: tokio::sync::Mutex<()>,
     /// Machines that were found lately, by the name that a caller used.
-    found: Mutex<HashMap<String, Found>>,
+    found: Mutex<HashMap<String, ResolvedName>>,
     /// Names in the policy that the index has besides the listed ones.
     watched: Mutex<Vec<String>>,
     /// The task that builds the index again.
@@ -46,7 +46,7 @@ struct Indexed {
 }
 
 #[derive(Clone)]
-struct Found {
+struct ResolvedName {
     when: Instant,
     located: Located,
 }
@@ -54,7 +54,7 @@ struct Found {
 /// An account and a machine, and whether they are certain.
 #[derive(Clone)]
 pub(super) struct Located {
-    pub(super) endpoint: Endpoint,
+    pub(super) endpoint: MachineAccount,
     /// False if the name could not be resolved, so that it stands for itself. Nothing may act on it:
     /// the next attempt to resolve it may lead to a machine that a rule denies.
     pub(super) is_resolved: bool,
@@ -62,11 +62,11 @@ pub(super) struct Located {
 
 /// Names of listed hosts by their addresses.
 #[derive(Default)]
-struct Index(HashMap<Address, BTreeSet<String>>);
+struct Index(HashMap<MachineAddress, BTreeSet<String>>);
 
 /// A name or address in canonical form, and a port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Address {
+struct MachineAddress {
     host: String,
     port: u16,
 }
@@ -94,7 +94,7 @@ impl Machines {
     }
 
     /// The account and machine behind a name.
-    pub(super) async fn endpoint(self: &Arc<Self>, place: Place<'_>) -> Located {
+    pub(super) async fn endpoint(self: &Arc<Self>, place: CallPlace<'_>) -> Located {
         let mut located = self.find(place.host).await;
         let becomes = place.becomes.map(|becomes| becomes.user().to_owned());
         located.endpoint.users.extend(becomes);
@@ -124,7 +124,7 @@ impl Machines {
         if all.len() >= MOST_FOUND {
             all.retain(|_, found| found.when.elapsed() < FOUND_FOR);
         }
-        let found = Found {
+        let found = ResolvedName {
             when: Instant::now(),
             located: located.clone(),
         };
@@ -142,7 +142,7 @@ impl Machines {
             let tags = book.tags(name).to_vec();
             return Located {
                 is_resolved: false,
-                endpoint: Endpoint {
+                endpoint: MachineAccount {
                     machine: Machine::new([plain.as_str()], port.unwrap_or(22), tags),
                     users: user.into_iter().collect(),
                     jumps: Vec::new(),
@@ -158,7 +158,7 @@ impl Machines {
         }
         Located {
             is_resolved: true,
-            endpoint: Endpoint {
+            endpoint: MachineAccount {
                 machine: machine(book, &index, &host).await,
                 users: vec![host.user],
                 jumps,
@@ -259,12 +259,12 @@ fn tags(book: &HostBook, names: &BTreeSet<String>) -> BTreeSet<String> {
 }
 
 /// The address in the configuration, and those that DNS has for it.
-async fn addresses(host: &HostConfig) -> Vec<Address> {
-    let mut addresses = vec![Address {
+async fn addresses(host: &HostConfig) -> Vec<MachineAddress> {
+    let mut addresses = vec![MachineAddress {
         host: canonical_host(&host.address),
         port: host.port,
     }];
-    let looked_up = look_up(host).await.into_iter().map(|address| Address {
+    let looked_up = look_up(host).await.into_iter().map(|address| MachineAddress {
         host: address.ip().to_canonical().to_string(),
         port: address.port(),
     });

@@ -54,18 +54,18 @@ pub use admission::Admission;
 pub(crate) use admission::{RepeatedStart, StartAnswer, StartCall};
 pub(crate) use asking::LOOK_AGAIN;
 pub(crate) use auditor::Auditor;
-pub(crate) use call::{Content, JobFacts, On};
+pub(crate) use call::{CallContent, JobFacts, On};
 pub use context::CallContext;
 pub use error::Refusal;
 pub(crate) use excluded::is_excluded_by_address;
 pub use explanation::{CaseResult, Explanation};
 pub(crate) use judge::Judge;
-pub(crate) use machines::Place;
+pub(crate) use machines::CallPlace;
 pub use permit::{
     Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
     Starts, UseFiles, WriteInput,
 };
 pub use policy_in_force::{PolicyFileError, PolicyState};
-pub use refusal::{Limit, PolicyRefusal, Why};
+pub use refusal::{PolicyLimit, PolicyRefusal, PolicyWhy};
 pub use rights::{HostPatterns, Rights};
-pub use voting::{Ballot, VoteError};
+pub use voting::{NewVote, VoteError};

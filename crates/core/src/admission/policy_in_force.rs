@@ -18,13 +18,13 @@ use sshjobs_policy::{Inventory, Policy, PolicyMistake, Warning};
 /// A policy file, and the policy that is in force.
 pub(super) struct PolicyInForce {
     file: PathBuf,
-    current: Mutex<Current>,
+    current: Mutex<CurrentPolicy>,
     /// Held while the file is read, so that calls that come at once read it once.
     reading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Current {
+struct CurrentPolicy {
     /// `None` until the first good file was read.
     policy: Option<Arc<LoadedPolicy>>,
     /// Why the file that is there now is not in force.

@@ -17,12 +17,12 @@ pub struct PolicyRefusal {
     /// The template, if the call names one.
     pub template: Option<String>,
     /// The reason.
-    pub why: Why,
+    pub why: PolicyWhy,
 }
 
 /// Why a policy refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum PolicyWhy {
     /// The caller's role or host patterns do not allow it, whatever the policy says.
     Rights(String),
     /// No rule allows it.
@@ -63,7 +63,7 @@ pub enum Why {
         /// Name of the rule.
         rule: String,
         /// The limit.
-        limit: Limit,
+        limit: PolicyLimit,
     },
     /// The policy has no such template.
     UnknownTemplate {
@@ -84,7 +84,7 @@ pub enum Why {
 
 /// A limit of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum PolicyLimit {
     /// Maximum jobs that run at the same time.
     Jobs(u32),
     /// Maximum starts in a minute.
@@ -100,8 +100,8 @@ impl PolicyRefusal {
     pub fn is_temporary(&self) -> bool {
         matches!(
             &self.why,
-            Why::Limit {
-                limit: Limit::Jobs(_) | Limit::StartsPerMinute(_),
+            PolicyWhy::Limit {
+                limit: PolicyLimit::Jobs(_) | PolicyLimit::StartsPerMinute(_),
                 ..
             }
         )
@@ -125,12 +125,12 @@ impl fmt::Display for PolicyRefusal {
             write!(f, " on {host:?}")?;
         }
         match why {
-            Why::Rights(error) => write!(f, ": {error}"),
-            Why::NotAllowed => f.write_str(": no rule of the policy allows it"),
-            Why::Denied(rules) if rules.len() == 1 => {
+            PolicyWhy::Rights(error) => write!(f, ": {error}"),
+            PolicyWhy::NotAllowed => f.write_str(": no rule of the policy allows it"),
+            PolicyWhy::Denied(rules) if rules.len() == 1 => {
                 write!(f, ": the rule {:?} of the policy denies it", rules[0])
             }
-            Why::Denied(rules) => {
+            PolicyWhy::Denied(rules) => {
                 let quoted: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
                 write!(
                     f,
@@ -138,11 +138,11 @@ impl fmt::Display for PolicyRefusal {
                     quoted.join(" and ")
                 )
             }
-            Why::ApprovalPending { id, asked_by, .. } => write!(
+            PolicyWhy::ApprovalPending { id, asked_by, .. } => write!(
                 f,
                 ": {asked_by:?} asks for an approval, and {id} waits for an approver"
             ),
-            Why::ApprovalDenied { id, by, reason } => {
+            PolicyWhy::ApprovalDenied { id, by, reason } => {
                 match id {
                     Some(id) => write!(f, ": {by} has refused {id}")?,
                     None => write!(f, ": {by} has refused it")?,
@@ -156,34 +156,36 @@ impl fmt::Display for PolicyRefusal {
                     None => Ok(()),
                 }
             }
-            Why::ApprovalExpired { id } => {
+            PolicyWhy::ApprovalExpired { id } => {
                 write!(f, ": the approval {id} was not given or not used in time")
             }
-            Why::ApprovalsUnusable => {
+            PolicyWhy::ApprovalsUnusable => {
                 f.write_str(": it needs an approval, and approvals can't be stored now")
             }
-            Why::NoRoomToAsk(why) => write!(f, ": it needs an approval, and {why}"),
-            Why::CantAsk(why) => {
+            PolicyWhy::NoRoomToAsk(why) => write!(f, ": it needs an approval, and {why}"),
+            PolicyWhy::CantAsk(why) => {
                 write!(f, ": it needs an approval, which can't be asked for: {why}")
             }
-            Why::Limit { rule, limit } => write!(f, ": the rule {rule:?} of the policy {limit}"),
-            Why::UnknownTemplate { .. } => {
+            PolicyWhy::Limit { rule, limit } => {
+                write!(f, ": the rule {rule:?} of the policy {limit}")
+            }
+            PolicyWhy::UnknownTemplate { .. } => {
                 f.write_str(": the policy has no such template for this caller and host")
             }
-            Why::Values(error) => write!(f, ": {error}"),
-            Why::TemplateOption(option) => {
+            PolicyWhy::Values(error) => write!(f, ": {error}"),
+            PolicyWhy::TemplateOption(option) => {
                 write!(f, ": the template does not let a call set {option}")
             }
-            Why::Unresolved => f.write_str(
+            PolicyWhy::Unresolved => f.write_str(
                 ": the host can't be resolved, so the policy can't tell which one it is",
             ),
-            Why::NotRecorded(error) => write!(f, ": it can't be recorded: {error}"),
-            Why::NoPolicy(error) => write!(f, ": the policy can't be used: {error}"),
+            PolicyWhy::NotRecorded(error) => write!(f, ": it can't be recorded: {error}"),
+            PolicyWhy::NoPolicy(error) => write!(f, ": the policy can't be used: {error}"),
         }
     }
 }
 
-impl Why {
+impl PolicyWhy {
     /// Names of the rules that refuse the call.
     pub(super) fn rules(&self) -> Vec<String> {
         match self {
@@ -207,7 +209,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for PolicyLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Jobs(1) => f.write_str("allows at most one running job"),

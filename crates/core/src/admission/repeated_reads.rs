@@ -12,11 +12,11 @@ use sshjobs_policy::audit::{Decided, Event, Repeated};
 #[derive(Debug, Default)]
 pub(super) struct RepeatedReads {
     /// By the decision, as JSON.
-    reads: HashMap<String, Counted>,
+    reads: HashMap<String, CountedReads>,
 }
 
 #[derive(Debug)]
-struct Counted {
+struct CountedReads {
     first: Decided,
     began: Instant,
     since: SystemTime,
@@ -41,7 +41,7 @@ impl RepeatedReads {
         }
         events.push(Event::Decision(Box::new(decided.clone())));
         if self.reads.len() < MOST {
-            let counted = Counted {
+            let counted = CountedReads {
                 first: decided,
                 began: Instant::now(),
                 since: SystemTime::now(),
@@ -57,18 +57,18 @@ impl RepeatedReads {
         self.counted(|_| true)
     }
 
-    fn counted(&mut self, is_over: impl Fn(&Counted) -> bool) -> Vec<Event> {
+    fn counted(&mut self, is_over: impl Fn(&CountedReads) -> bool) -> Vec<Event> {
         let over = self.reads.extract_if(|_, counted| is_over(counted));
-        let mut over: Vec<Counted> = over
+        let mut over: Vec<CountedReads> = over
             .map(|(_, counted)| counted)
             .filter(|counted| counted.repetitions > 0)
             .collect();
         over.sort_by_key(|counted| counted.since);
-        over.into_iter().map(Counted::into_event).collect()
+        over.into_iter().map(CountedReads::into_event).collect()
     }
 }
 
-impl Counted {
+impl CountedReads {
     fn into_event(self) -> Event {
         let Self {
             first,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::PolicyRefusal;
 use sshjobs_job::JobId;
-use sshjobs_policy::{Endpoint, Limits};
+use sshjobs_policy::{MachineAccount, RuleLimits};
 
 /// A decision on a call, and its reasons.
 pub(super) struct Ruling {
     pub(super) loaded: Arc<LoadedPolicy>,
     /// The account and machine, if they were found out.
-    pub(super) endpoint: Option<Endpoint>,
+    pub(super) endpoint: Option<MachineAccount>,
     /// The rules of which any allows the call, at least one; or why it is refused.
     pub(super) verdict: Result<Vec<Allowance>, Box<PolicyRefusal>>,
     /// The approval that the call has used up.
@@ -24,7 +24,7 @@ pub(super) struct Ruling {
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     pub(super) rule: String,
-    pub(super) limits: Limits,
+    pub(super) limits: RuleLimits,
 }
 
 /// The approval by which a call goes through.

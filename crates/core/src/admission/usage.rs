@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::refusal::Limit;
+use super::refusal::PolicyLimit;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{Caller, Job};
-use sshjobs_policy::Limits;
+use sshjobs_policy::RuleLimits;
 
 /// Jobs and starts by rule and caller, of this process.
 #[derive(Default)]
-pub(super) struct Usage(Mutex<HashMap<Key, Counts>>);
+pub(super) struct RuleUsage(Mutex<HashMap<UsageKey, Counts>>);
 
 /// A rule and a caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct UsageKey {
     pub(super) rule: String,
     pub(super) caller: Caller,
 }
@@ -38,9 +38,9 @@ struct RunningJob {
 }
 
 /// Room for a job that is being started. Dropping it gives the room back.
-pub(super) struct Reservation {
-    usage: Arc<Usage>,
-    key: Key,
+pub(super) struct LimitReservation {
+    usage: Arc<RuleUsage>,
+    key: UsageKey,
     idempotency_key: Option<String>,
     /// Whether a running job has the idempotency key. Then nothing new is started or counted.
     is_repetition: bool,
@@ -50,7 +50,7 @@ pub(super) struct Reservation {
 const MOST_KEYS: usize = 4096;
 const MINUTE: Duration = Duration::from_secs(60);
 
-impl Usage {
+impl RuleUsage {
     /// Counts a start, and reserves room for its job, unless a running job has the same idempotency key:
     /// then the start only returns that job.
     ///
@@ -58,10 +58,10 @@ impl Usage {
     /// The limit that it would exceed. Then nothing is counted.
     pub(super) fn reserve(
         self: &Arc<Self>,
-        key: Key,
+        key: UsageKey,
         idempotency_key: Option<&str>,
-        limits: &Limits,
-    ) -> Result<Reservation, Limit> {
+        limits: &RuleLimits,
+    ) -> Result<LimitReservation, PolicyLimit> {
         let now = Instant::now();
         let mut all = lock(&self.0);
         if all.len() >= MOST_KEYS {
@@ -78,7 +78,7 @@ impl Usage {
             counts.starts.push_back(now);
             counts.reserved += 1;
         }
-        Ok(Reservation {
+        Ok(LimitReservation {
             usage: Arc::clone(self),
             key,
             idempotency_key: idempotency_key.map(str::to_owned),
@@ -87,7 +87,7 @@ impl Usage {
     }
 }
 
-impl Reservation {
+impl LimitReservation {
     /// Counts a job for as long as it runs. That includes a job that a repetition has started because the
     /// earlier one was forgotten meanwhile.
     pub(super) fn note_job(&self, job: &Arc<Job>) {
@@ -106,7 +106,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for LimitReservation {
     fn drop(&mut self) {
         if self.is_repetition {
             return;
@@ -120,16 +120,16 @@ impl Drop for Reservation {
 
 impl Counts {
     /// Fails with the limit that one more start would exceed.
-    fn check(&self, limits: &Limits) -> Result<(), Limit> {
+    fn check(&self, limits: &RuleLimits) -> Result<(), PolicyLimit> {
         if let Some(most) = limits.jobs
             && self.jobs() >= most
         {
-            return Err(Limit::Jobs(most));
+            return Err(PolicyLimit::Jobs(most));
         }
         if let Some(most) = limits.starts_per_minute
             && self.starts.len() >= usize::try_from(most).unwrap_or(usize::MAX)
         {
-            return Err(Limit::StartsPerMinute(most));
+            return Err(PolicyLimit::StartsPerMinute(most));
         }
         Ok(())
     }
@@ -163,8 +163,8 @@ mod tests {
     use sshjobs_job::Draft;
     use sshjobs_output::RingLimits;
 
-    fn key() -> Key {
-        Key {
+    fn key() -> UsageKey {
+        UsageKey {
             rule: "deploy".to_owned(),
             caller: Caller::local(),
         }
@@ -182,17 +182,17 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn starts_are_counted_for_a_minute() {
-        let usage = Arc::new(Usage::default());
-        let limits = Limits {
+        let usage = Arc::new(RuleUsage::default());
+        let limits = RuleLimits {
             starts_per_minute: Some(2),
-            ..Limits::default()
+            ..RuleLimits::default()
         };
         for _ in 0..2 {
             assert!(usage.reserve(key(), None, &limits).is_ok());
         }
         assert_eq!(
             usage.reserve(key(), None, &limits).err(),
-            Some(Limit::StartsPerMinute(2))
+            Some(PolicyLimit::StartsPerMinute(2))
         );
 
         tokio::time::advance(MINUTE).await;
@@ -201,18 +201,18 @@ mod tests {
 
     #[test]
     fn a_job_counts_from_its_start_until_it_is_gone() {
-        let usage = Arc::new(Usage::default());
-        let limits = Limits {
+        let usage = Arc::new(RuleUsage::default());
+        let limits = RuleLimits {
             jobs: Some(1),
-            ..Limits::default()
+            ..RuleLimits::default()
         };
         let starting = usage.reserve(key(), None, &limits).ok().unwrap();
         assert_eq!(
             usage.reserve(key(), None, &limits).err(),
-            Some(Limit::Jobs(1)),
+            Some(PolicyLimit::Jobs(1)),
             "it starts"
         );
-        let other_caller = Key {
+        let other_caller = UsageKey {
             caller: Caller::new("other"),
             ..key()
         };
@@ -223,7 +223,7 @@ mod tests {
         drop(starting);
         assert_eq!(
             usage.reserve(key(), None, &limits).err(),
-            Some(Limit::Jobs(1)),
+            Some(PolicyLimit::Jobs(1)),
             "it runs"
         );
 
@@ -233,10 +233,10 @@ mod tests {
 
     #[test]
     fn a_repeated_start_is_not_counted_while_its_job_runs() {
-        let usage = Arc::new(Usage::default());
-        let limits = Limits {
+        let usage = Arc::new(RuleUsage::default());
+        let limits = RuleLimits {
             jobs: Some(2),
-            ..Limits::default()
+            ..RuleLimits::default()
         };
         let job = job();
         for _ in 0..3 {

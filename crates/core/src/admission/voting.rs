@@ -7,7 +7,7 @@ use super::excluded::is_excluded_by_address;
 use super::judge::Judge;
 use super::rights::Rights;
 use sshjobs_job::Caller;
-use sshjobs_policy::Identity;
+use sshjobs_policy::PolicyCaller;
 use sshjobs_policy::approval::{Approval, CantVote, Vote};
 use sshjobs_policy::audit::Voted;
 
@@ -22,7 +22,7 @@ pub(crate) struct Voter<'a> {
 
 /// An answer to an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ballot {
+pub struct NewVote {
     /// The id of the approval.
     pub id: String,
     /// Whether the call may be performed.
@@ -66,8 +66,8 @@ impl From<ApprovalsError> for VoteError {
 }
 
 impl Voter<'_> {
-    fn identity(&self) -> Identity {
-        Identity {
+    fn identity(&self) -> PolicyCaller {
+        PolicyCaller {
             name: self.caller.as_str().to_owned(),
             role: self.rights.role,
             claims: self.rights.claims.clone(),
@@ -105,7 +105,7 @@ impl Judge {
     pub(crate) async fn vote(
         &self,
         voter: Voter<'_>,
-        ballot: &Ballot,
+        ballot: &NewVote,
     ) -> Result<Approval, VoteError> {
         let loaded = self.policy_in_force().await.ok_or(VoteError::NoPolicy)?;
         let loaded = loaded.map_err(|error| VoteError::PolicyFile(error.to_string()))?;

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::error::FilesError;
 use super::host_files::HostFiles;
 use super::path::RemotePath;
-use super::progress::Progress;
+use super::progress::TransferProgress;
 use super::remote_file::RemoteFile;
 use super::sftp::{Attributes, FileKind};
 use super::{Digest, Hasher, Verified};
@@ -26,7 +26,7 @@ const FLUSHED_AT_ONCE: u64 = 64 << 20;
 
 /// A part of a file, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct FilePiece {
     /// Its bytes.
     pub bytes: Bytes,
     /// Position of the first one.
@@ -71,7 +71,7 @@ impl HostFiles {
         path: &RemotePath,
         offset: u64,
         most: u64,
-    ) -> Result<Piece, FilesError> {
+    ) -> Result<FilePiece, FilesError> {
         let file = self.open_regular(path).await?;
         let mut bytes = Vec::new();
         // One more, to learn whether there is more.
@@ -82,7 +82,7 @@ impl HostFiles {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let has_more = bytes.len() > most;
         bytes.truncate(most);
-        Ok(Piece {
+        Ok(FilePiece {
             bytes: bytes.into(),
             offset,
             has_more,
@@ -154,7 +154,7 @@ impl HostFiles {
         path: &RemotePath,
         local: &Path,
         options: GetOptions,
-        progress: &Progress,
+        progress: &TransferProgress,
     ) -> Result<Got, FilesError> {
         let file = self.open_regular(path).await?;
         let attributes = file.stat().await.map_err(FilesError::on("read", path))?;
@@ -194,7 +194,7 @@ struct Copying<'a> {
     attributes: Attributes,
     local: &'a Path,
     options: GetOptions,
-    progress: &'a Progress,
+    progress: &'a TransferProgress,
 }
 
 /// A local part file, and how much of it is already right.

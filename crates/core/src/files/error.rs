@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::path::{BadPath, RemotePath};
-use super::sftp::{SftpError, Status};
+use super::sftp::{SftpError, SftpStatus};
 use super::{Digest, EditError};
 use crate::hosts::{BecomeError, ExecAsError, PoolError};
 use sshjobs_ssh::{ChannelError, ConnectError};
@@ -259,15 +259,15 @@ impl FilesError {
         } = self
         {
             // A mount, in the case of a rename. Other failures may have any cause.
-            let is_mounted = *operation == "replace" && source.is(Status::Failure);
-            return is_mounted || source.is(Status::PermissionDenied);
+            let is_mounted = *operation == "replace" && source.is(SftpStatus::Failure);
+            return is_mounted || source.is(SftpStatus::PermissionDenied);
         }
         matches!(self, Self::Owner { .. })
     }
 
     /// Whether there is no such file.
     pub fn is_no_such_file(&self) -> bool {
-        matches!(self, Self::Operation { source, .. } if source.is(Status::NoSuchFile))
+        matches!(self, Self::Operation { source, .. } if source.is(SftpStatus::NoSuchFile))
     }
 }
 

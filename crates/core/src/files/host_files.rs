@@ -9,17 +9,19 @@ use tokio::time::timeout;
 
 use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
-use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
-use super::{Digest, Hasher, Source, digest};
+use super::sftp::{
+    Attributes, DirectoryEntry, FileKind, SftpError, SftpRequest, SftpSession, SftpStatus,
+};
+use super::{Digest, FileSource, Hasher, digest};
 use crate::admission::{Permit, UseFiles};
-use crate::hosts::{Asking, HostRef, Hosts, Lease, Link, Login, Script, SlotWait, is_refused};
+use crate::hosts::{Asking, GateLogin, HostRef, Hosts, Lease, Link, Script, SlotWait, is_refused};
 use sshjobs_job::{Become, LoginShell, for_shell};
 use sshjobs_ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
 
 /// The files of one host, over a connection that no job shares: a slow disk must not delay a job.
 /// Dropping it returns the connection.
 pub struct HostFiles {
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<SftpSession>,
     lease: Lease<Arc<Link>>,
     pub(super) user: FilesUser,
     /// Maximum bytes of a file that may be copied.
@@ -104,7 +106,7 @@ impl HostFiles {
     }
 
     /// Content that ends with an error where it goes over the limit.
-    pub(super) fn limited(&self, source: Source) -> Source {
+    pub(super) fn limited(&self, source: FileSource) -> FileSource {
         match self.most_bytes {
             Some(most) => source.limited(most),
             None => source,
@@ -129,7 +131,7 @@ impl HostFiles {
                 Ok(RemotePath::new(rest[below..].to_vec())?)
             }
             Some(_) => {
-                let request = Request::ExpandPath(path.bytes());
+                let request = SftpRequest::ExpandPath(path.bytes());
                 let expanded = self.session.path(request).await;
                 Ok(RemotePath::new(
                     expanded.map_err(FilesError::on("expand", path))?,
@@ -140,7 +142,7 @@ impl HostFiles {
 
     /// Attributes of a path, following symbolic links.
     pub async fn stat(&self, path: &RemotePath) -> Result<Attributes, FilesError> {
-        let stat = self.session.attributes(Request::Stat(path.bytes())).await;
+        let stat = self.session.attributes(SftpRequest::Stat(path.bytes())).await;
         stat.map_err(FilesError::on("look at", path))
     }
 
@@ -154,13 +156,13 @@ impl HostFiles {
 
     /// Attributes of a path itself: a symbolic link at its end is not followed.
     pub async fn lstat(&self, path: &RemotePath) -> Result<Attributes, FilesError> {
-        let stat = self.session.attributes(Request::Lstat(path.bytes())).await;
+        let stat = self.session.attributes(SftpRequest::Lstat(path.bytes())).await;
         stat.map_err(FilesError::on("look at", path))
     }
 
     /// The absolute path of an existing file, with symbolic links resolved.
     pub async fn real_path(&self, path: &RemotePath) -> Result<RemotePath, FilesError> {
-        let real = self.session.path(Request::Realpath(path.bytes())).await;
+        let real = self.session.path(SftpRequest::Realpath(path.bytes())).await;
         Ok(RemotePath::new(
             real.map_err(FilesError::on("resolve", path))?,
         )?)
@@ -168,7 +170,7 @@ impl HostFiles {
 
     /// The target of a symbolic link.
     pub async fn read_link(&self, path: &RemotePath) -> Result<Bytes, FilesError> {
-        let target = self.session.path(Request::Readlink(path.bytes())).await;
+        let target = self.session.path(SftpRequest::Readlink(path.bytes())).await;
         target.map_err(FilesError::on("read the link", path))
     }
 
@@ -176,16 +178,16 @@ impl HostFiles {
     ///
     /// # Errors
     /// [`FilesError::HostileName`] if a name leads out of the directory.
-    pub async fn list(&self, directory: &RemotePath) -> Result<Vec<Entry>, FilesError> {
+    pub async fn list(&self, directory: &RemotePath) -> Result<Vec<DirectoryEntry>, FilesError> {
         let failed = FilesError::on("list", directory);
-        let handle = self.session.handle(Request::Opendir(directory.bytes())).await;
+        let handle = self.session.handle(SftpRequest::Opendir(directory.bytes())).await;
         let handle = OpenHandle {
             handle: handle.map_err(&failed)?,
             session: Arc::clone(&self.session),
         };
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<DirectoryEntry> = Vec::new();
         loop {
-            let request = Request::Readdir(handle.handle.clone());
+            let request = SftpRequest::Readdir(handle.handle.clone());
             let Some(some) = self.session.names(request).await.map_err(&failed)? else {
                 break;
             };
@@ -223,7 +225,7 @@ impl HostFiles {
                 Some(found) if found.kind() == FileKind::Directory => break,
                 Some(_) => {
                     let source = SftpError::Refused {
-                        status: Status::Failure,
+                        status: SftpStatus::Failure,
                         message: format!("{above} is not a directory"),
                     };
                     return Err(FilesError::on("make the directory", directory)(source));
@@ -246,7 +248,7 @@ impl HostFiles {
 
     /// Makes a directory, unless there is one.
     pub async fn make_directory(&self, path: &RemotePath) -> Result<(), FilesError> {
-        let request = Request::Mkdir(path.bytes(), Attributes::default());
+        let request = SftpRequest::Mkdir(path.bytes(), Attributes::default());
         match self.session.status(request).await {
             Ok(()) => Ok(()),
             Err(error) => match self.find(path).await? {
@@ -268,7 +270,7 @@ impl HostFiles {
         self.make_directory(path).await?;
         if self.is_link(path).await? {
             let source = SftpError::Refused {
-                status: Status::Failure,
+                status: SftpStatus::Failure,
                 message: "a symbolic link is in its place".to_owned(),
             };
             return Err(FilesError::on("make the directory", path)(source));
@@ -287,13 +289,13 @@ impl HostFiles {
 
     /// Removes a file.
     pub async fn remove(&self, path: &RemotePath) -> Result<(), FilesError> {
-        let removed = self.session.status(Request::Remove(path.bytes())).await;
+        let removed = self.session.status(SftpRequest::Remove(path.bytes())).await;
         removed.map_err(FilesError::on("remove", path))
     }
 
     /// Renames a file. Fails if the new name is taken.
     pub(super) async fn rename(&self, from: &RemotePath, to: &RemotePath) -> Result<(), SftpError> {
-        let request = Request::Rename {
+        let request = SftpRequest::Rename {
             from: from.bytes(),
             to: to.bytes(),
         };
@@ -308,7 +310,7 @@ impl HostFiles {
     ) -> Result<(), FilesError> {
         let failed = FilesError::on("replace", to);
         if self.session.has("posix-rename@openssh.com") {
-            let request = Request::PosixRename {
+            let request = SftpRequest::PosixRename {
                 from: from.bytes(),
                 to: to.bytes(),
             };
@@ -380,12 +382,12 @@ impl HostFiles {
 
     /// Whether the file system of a path has no room left.
     pub(super) async fn is_full(&self, path: &RemotePath) -> bool {
-        use super::sftp::Reply;
+        use super::sftp::SftpReply;
 
-        let request = Request::Statvfs(path.parent().bytes());
+        let request = SftpRequest::Statvfs(path.parent().bytes());
         // Fields of statvfs(3): block size, fragment size, blocks, free, and available blocks.
         match self.session.call(request).await {
-            Ok(Reply::Extended(fields)) => {
+            Ok(SftpReply::Extended(fields)) => {
                 let available = fields.get(32..40).map(|field| field.iter().all(|byte| *byte == 0));
                 available == Some(true)
             }
@@ -415,7 +417,7 @@ async fn open_with_patience(link: &Link) -> Result<Channel, ChannelError> {
 impl FilesUser {
     /// Starts an SFTP server: the subsystem of sshd, or a command where there is none, or where it
     /// has to run as another user. The command is OpenSSH's server or, without that, our own.
-    async fn start_server(&self, link: &Link) -> Result<Session, FilesError> {
+    async fn start_server(&self, link: &Link) -> Result<SftpSession, FilesError> {
         // Three times the limit of a connection, as for a login.
         let silence = link.connection.host().connect_timeout * 3;
         let root = RemotePath::new("/").expect("a slash is a path");
@@ -424,14 +426,14 @@ impl FilesUser {
         let mut channel = open_with_patience(link).await?;
         if self.becomes.is_none() {
             let (reader, writer) = channel.subsystem("sftp").await?;
-            match Session::start(reader, writer, silence).await {
+            match SftpSession::start(reader, writer, silence).await {
                 Err(SftpError::NoSubsystem) => channel = open_with_patience(link).await?,
                 started => return started.map_err(&failed),
             }
         }
         let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done\n{OWN_SERVER}");
         let (reader, writer) = self.exec(link, channel, script).await?;
-        match Session::start(reader, writer, silence).await {
+        match SftpSession::start(reader, writer, silence).await {
             Err(SftpError::Ended { .. }) => Err(failed(SftpError::NoSubsystem)),
             started => started.map_err(&failed),
         }
@@ -446,7 +448,7 @@ impl FilesUser {
     ) -> Result<(ChannelReader, ChannelWriter), FilesError> {
         match &self.becomes {
             Some(becomes) => {
-                let login = Login {
+                let login = GateLogin {
                     host: &self.host,
                     link,
                     asking: Asking::Person,
@@ -462,11 +464,11 @@ impl FilesUser {
 /// An open file or directory, closed when it is dropped.
 pub(super) struct OpenHandle {
     pub(super) handle: Bytes,
-    pub(super) session: Arc<Session>,
+    pub(super) session: Arc<SftpSession>,
 }
 
 impl Drop for OpenHandle {
     fn drop(&mut self) {
-        self.session.send_only(&Request::Close(self.handle.clone()));
+        self.session.send_only(&SftpRequest::Close(self.handle.clone()));
     }
 }

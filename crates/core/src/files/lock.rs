@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::error::FilesError;
 use super::host_files::HostFiles;
 use super::path::RemotePath;
-use super::sftp::{Attributes, Open, Request, Session, SftpError, Status, Times};
+use super::sftp::{Attributes, Open, SftpError, SftpRequest, SftpSession, SftpStatus, Times};
 
 /// How long locks of other processes are waited for.
 const LOCK_WAIT: Duration = Duration::from_secs(45);
@@ -67,7 +67,7 @@ impl<'a> Lock<'a> {
                     }
                     Ok(_) => {}
                     // Released meanwhile. If not, it was refused for another reason.
-                    Err(gone) if gone.is_no_such_file() && error.is(Status::Failure) => {}
+                    Err(gone) if gone.is_no_such_file() && error.is(SftpStatus::Failure) => {}
                     Err(_) => return Err(FilesError::on("lock", target)(error)),
                 },
                 Err(error) => return Err(FilesError::on("lock", target)(error)),
@@ -101,7 +101,7 @@ impl<'a> Lock<'a> {
                 times: Some(Times::nearest(now, now)),
                 ..Attributes::default()
             };
-            let request = Request::Setstat(self.path.bytes(), times);
+            let request = SftpRequest::Setstat(self.path.bytes(), times);
             if let Err(error) = self.files.session.status(request).await {
                 tracing::debug!(%error, lock = %self.path, "a lock could not be kept in use");
             }
@@ -121,7 +121,7 @@ impl<'a> Lock<'a> {
 
 /// Removes a file when it is dropped, unless it was cancelled.
 pub(super) struct Removal {
-    session: Arc<Session>,
+    session: Arc<SftpSession>,
     path: RemotePath,
     is_cancelled: bool,
 }
@@ -143,7 +143,7 @@ impl Removal {
 impl Drop for Removal {
     fn drop(&mut self) {
         if !self.is_cancelled {
-            self.session.send_only(&Request::Remove(self.path.bytes()));
+            self.session.send_only(&SftpRequest::Remove(self.path.bytes()));
         }
     }
 }

@@ -2,13 +2,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Progress of transfers, shared by all that belong together.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct TransferProgress {
     bytes: AtomicU64,
     total: AtomicU64,
     files: AtomicU64,
 }
 
-impl Progress {
+impl TransferProgress {
     /// Bytes that were transferred, or did not need to be.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)

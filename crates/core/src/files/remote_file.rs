@@ -9,7 +9,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use super::error::FilesError;
 use super::host_files::{HostFiles, OpenHandle};
 use super::path::RemotePath;
-use super::sftp::{Attributes, Open, Request, Session, SftpError};
+use super::sftp::{Attributes, Open, SftpError, SftpRequest, SftpSession};
 
 /// Requests in flight for one file, as in `sftp`: with 255 KiB each they keep a long link busy.
 pub(super) const IN_FLIGHT: usize = 64;
@@ -36,7 +36,7 @@ impl HostFiles {
         how: Open,
         attributes: Attributes,
     ) -> Result<RemoteFile, SftpError> {
-        let request = Request::Open {
+        let request = SftpRequest::Open {
             path: path.bytes(),
             how,
             attributes,
@@ -52,7 +52,7 @@ impl HostFiles {
 }
 
 impl RemoteFile {
-    fn session(&self) -> &Session {
+    fn session(&self) -> &SftpSession {
         &self.open.session
     }
 
@@ -62,12 +62,12 @@ impl RemoteFile {
 
     /// Its attributes.
     pub(super) async fn stat(&self) -> Result<Attributes, SftpError> {
-        self.session().attributes(Request::Fstat(self.handle())).await
+        self.session().attributes(SftpRequest::Fstat(self.handle())).await
     }
 
     /// Changes its attributes.
     pub(super) async fn set(&self, attributes: Attributes) -> Result<(), SftpError> {
-        self.session().status(Request::Fsetstat(self.handle(), attributes)).await
+        self.session().status(SftpRequest::Fsetstat(self.handle(), attributes)).await
     }
 
     /// Its bytes from `offset` in order, at most `length` of them or up to its end, in pieces.
@@ -100,11 +100,14 @@ impl RemoteFile {
         });
         let in_order = stream::iter(spans).buffered(IN_FLIGHT);
         // Up to the first span that is shorter than requested: the file has ended there.
-        let whole = in_order.scan(false, move |has_ended, read: Result<Span, SftpError>| {
-            let ends_here = read.as_ref().map_or(true, |span| span.is_short);
-            let is_over = std::mem::replace(has_ended, ends_here);
-            std::future::ready((!is_over).then_some(read))
-        });
+        let whole = in_order.scan(
+            false,
+            move |has_ended, read: Result<FileSpan, SftpError>| {
+                let ends_here = read.as_ref().map_or(true, |span| span.is_short);
+                let is_over = std::mem::replace(has_ended, ends_here);
+                std::future::ready((!is_over).then_some(read))
+            },
+        );
         whole.map_ok(|span| span.bytes).boxed()
     }
 
@@ -132,17 +135,17 @@ impl RemoteFile {
 
     /// The bytes of one span. A server may return less than requested, so the gap is requested
     /// again.
-    async fn read_span(&self, start: u64, end: u64) -> Result<Span, SftpError> {
+    async fn read_span(&self, start: u64, end: u64) -> Result<FileSpan, SftpError> {
         let wanted = u32::try_from(end - start).unwrap_or(u32::MAX);
         let Some(first) = self.session().data(&self.open.handle, start, wanted).await? else {
-            return Ok(Span {
+            return Ok(FileSpan {
                 bytes: Bytes::new(),
                 is_short: true,
             });
         };
         // Without a copy in the usual case.
         if u32::try_from(first.len()) == Ok(wanted) {
-            return Ok(Span {
+            return Ok(FileSpan {
                 bytes: first,
                 is_short: false,
             });
@@ -151,7 +154,7 @@ impl RemoteFile {
         loop {
             let have = u32::try_from(bytes.len()).unwrap_or(wanted);
             if have >= wanted {
-                return Ok(Span {
+                return Ok(FileSpan {
                     bytes: bytes.freeze(),
                     is_short: false,
                 });
@@ -160,7 +163,7 @@ impl RemoteFile {
             match self.session().data(&self.open.handle, position, wanted - have).await? {
                 Some(more) => bytes.extend_from_slice(&more),
                 None => {
-                    return Ok(Span {
+                    return Ok(FileSpan {
                         bytes: bytes.freeze(),
                         is_short: true,
                     });
@@ -176,7 +179,7 @@ impl RemoteFile {
 
     /// Writes bytes at a position.
     pub(super) async fn write(&self, offset: u64, data: Bytes) -> Result<(), SftpError> {
-        let request = Request::Write {
+        let request = SftpRequest::Write {
             handle: self.handle(),
             offset,
             data,
@@ -187,14 +190,14 @@ impl RemoteFile {
     /// Waits until it is on the disk, if the server can tell.
     pub(super) async fn sync(&self) -> Result<(), SftpError> {
         if self.session().has("fsync@openssh.com") {
-            self.session().status(Request::Fsync(self.handle())).await?;
+            self.session().status(SftpRequest::Fsync(self.handle())).await?;
         }
         Ok(())
     }
 }
 
 /// Bytes of a span of a file.
-struct Span {
+struct FileSpan {
     bytes: Bytes,
     /// The file ends within it.
     is_short: bool,

@@ -13,7 +13,7 @@ use sshjobs_ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// How a command ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ended {
+pub(super) struct CommandEnd {
     /// Whether a shell has run the script. False on a host that has files only and runs something else or nothing, or has no
     /// room for a channel now.
     pub(super) has_begun: bool,
@@ -41,16 +41,16 @@ impl HostFiles {
         script: String,
         stdin: impl AsyncRead + Unpin,
         stdout: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<Ended, FilesError> {
+    ) -> Result<CommandEnd, FilesError> {
         let nonce = Nonce::new();
         // On a line of its own: what startup files print may lack an end of line.
         let script = format!("printf '\\n%s\\n' {}; {script}", nonce.as_str());
         let channel = match self.link().open().await {
-            Err(ChannelError::OpenRefused) => return Ok(Ended::default()),
+            Err(ChannelError::OpenRefused) => return Ok(CommandEnd::default()),
             opened => opened?.channel,
         };
         let (mut reader, writer) = self.user.exec(self.link(), channel, script).await?;
-        let mut ended = Ended::default();
+        let mut ended = CommandEnd::default();
         let both = {
             let receiving = pin!(receive(&mut reader, &nonce, stdout, &mut ended));
             let sending = pin!(send(&writer, stdin));
@@ -116,7 +116,7 @@ async fn receive(
     reader: &mut ChannelReader,
     nonce: &Nonce,
     stdout: &mut (impl AsyncWrite + Unpin),
-    ended: &mut Ended,
+    ended: &mut CommandEnd,
 ) -> Result<(), ChannelError> {
     let mut begin = Begin::new(nonce);
     loop {

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use super::{Digest, Hasher};
 
 /// Content to write to a host.
-pub enum Source {
+pub enum FileSource {
     /// Bytes in memory.
     Memory(Bytes),
     /// A file of this machine.
@@ -47,7 +47,7 @@ impl LocalFile {
     }
 }
 
-impl Source {
+impl FileSource {
     /// The same content for another attempt. `None` for a stream.
     pub fn again(&self) -> Option<Self> {
         match self {
@@ -109,8 +109,8 @@ impl AsyncRead for LimitedStream {
 }
 
 /// Content that is being read from its start, and its digest so far.
-pub(super) struct Reading {
-    source: Source,
+pub(super) struct SourceReader {
+    source: FileSource,
     /// Bytes that were read.
     pub(super) position: u64,
     hasher: Hasher,
@@ -119,8 +119,8 @@ pub(super) struct Reading {
 /// Bytes hashed at a time.
 const STEP: usize = 1 << 20;
 
-impl Reading {
-    pub(super) fn new(source: Source) -> Self {
+impl SourceReader {
+    pub(super) fn new(source: FileSource) -> Self {
         Self {
             source,
             position: 0,
@@ -131,14 +131,14 @@ impl Reading {
     /// The next bytes, at most `length`. Empty at the end.
     pub(super) async fn next(&mut self, length: usize) -> io::Result<Bytes> {
         let bytes = match &mut self.source {
-            Source::Memory(bytes) => {
+            FileSource::Memory(bytes) => {
                 let start = usize::try_from(self.position).unwrap_or(usize::MAX).min(bytes.len());
                 let end = start.saturating_add(length).min(bytes.len());
                 let next = bytes.slice(start..end);
                 self.hasher.update(&next);
                 next
             }
-            Source::File(local) => {
+            FileSource::File(local) => {
                 let file = Arc::clone(&local.file);
                 let position = self.position;
                 let mut hasher = self.hasher.clone();
@@ -152,7 +152,7 @@ impl Reading {
                 self.hasher = hasher;
                 bytes
             }
-            Source::Stream(stream) => {
+            FileSource::Stream(stream) => {
                 let mut bytes = BytesMut::with_capacity(length);
                 while bytes.len() < length && stream.read_buf(&mut bytes).await? > 0 {}
                 self.hasher.update(&bytes);
@@ -163,7 +163,7 @@ impl Reading {
         Ok(bytes)
     }
 
-    /// Starts again at the beginning. Only for content that can be read [again](Source::again).
+    /// Starts again at the beginning. Only for content that can be read [again](FileSource::again).
     pub(super) fn restart(&mut self) {
         self.position = 0;
         self.hasher = Hasher::default();

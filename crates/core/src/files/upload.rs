@@ -12,10 +12,10 @@ use super::host_files::HostFiles;
 use super::lock::{Lock, Removal};
 use super::part_name::PartName;
 use super::path::RemotePath;
-use super::progress::Progress;
+use super::progress::TransferProgress;
 use super::remote_file::{IN_FLIGHT, RemoteFile};
-use super::sftp::{Attributes, FileKind, Open, Request, SftpError, Status, Times};
-use super::source::{Reading, Source};
+use super::sftp::{Attributes, FileKind, Open, SftpError, SftpRequest, SftpStatus, Times};
+use super::source::{FileSource, SourceReader};
 use super::{Digest, Hasher, Verified};
 
 /// How a file is written.
@@ -37,7 +37,7 @@ pub struct PutOptions {
     /// part of the content, and a write that breaks leaves one. Not together with `backup`.
     pub in_place: bool,
     /// The content that is replaced.
-    pub expected: Expected,
+    pub expected: ExpectedContent,
     /// Does not compare the content with that of an existing file first.
     pub skip_comparison: bool,
     /// Neither verifies the content nor waits for the disk: for many files, which are verified
@@ -59,7 +59,7 @@ pub enum LinkInPlace {
 
 /// The content that a write may replace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedContent {
     /// Any.
     #[default]
     Anything,
@@ -79,7 +79,7 @@ pub struct Put {
     /// Its digest.
     pub digest: Digest,
     /// What the write did.
-    pub change: Change,
+    pub change: FileChange,
     /// How the content was verified.
     pub verified: Verified,
     /// Bytes of an earlier, broken transfer that were not sent again.
@@ -90,7 +90,7 @@ pub struct Put {
 
 /// What a write did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum FileChange {
     /// There was no file.
     Created,
     /// The file had another content.
@@ -115,28 +115,28 @@ impl HostFiles {
     pub async fn put(
         &self,
         path: &RemotePath,
-        source: Source,
+        source: FileSource,
         options: &PutOptions,
-        progress: &Progress,
+        progress: &TransferProgress,
     ) -> Result<Put, FilesError> {
         let path = self.expand(path).await?;
         self.check_size(&path, source.size())?;
         let source = self.limited(source);
-        let target = Target::look(self, &path, options).await?;
-        let writing = Writing {
+        let target = UploadTarget::look(self, &path, options).await?;
+        let writing = WriteInPlace {
             files: self,
             target: &target,
             options,
             progress,
         };
         if options.is_repeated
-            && options.expected != Expected::Anything
+            && options.expected != ExpectedContent::Anything
             && let Some(put) = writing.compare(source.again()).await?
         {
             // Only the reply was lost: the file has the new content, and not the expected one.
             let change = match options.expected {
-                Expected::NoFile => Change::Created,
-                Expected::Anything | Expected::Digest(_) => Change::Changed,
+                ExpectedContent::NoFile => FileChange::Created,
+                ExpectedContent::Anything | ExpectedContent::Digest(_) => FileChange::Changed,
             };
             return Ok(Put { change, ..put });
         }
@@ -152,12 +152,12 @@ impl HostFiles {
 }
 
 /// The file that is written, as it was before.
-struct Target {
+struct UploadTarget {
     path: RemotePath,
     old: Option<Attributes>,
 }
 
-impl Target {
+impl UploadTarget {
     async fn look(
         files: &HostFiles,
         path: &RemotePath,
@@ -219,16 +219,16 @@ impl Target {
         digest.map(Some).ok_or_else(|| FilesError::NoDigest(self.path.clone()))
     }
 
-    async fn check(&self, files: &HostFiles, expected: Expected) -> Result<(), FilesError> {
+    async fn check(&self, files: &HostFiles, expected: ExpectedContent) -> Result<(), FilesError> {
         let wanted = match expected {
-            Expected::Anything => return Ok(()),
-            Expected::NoFile => {
+            ExpectedContent::Anything => return Ok(()),
+            ExpectedContent::NoFile => {
                 return match files.find(&self.path).await? {
                     None => Ok(()),
                     Some(_) => Err(FilesError::Exists(self.path.clone())),
                 };
             }
-            Expected::Digest(wanted) => wanted,
+            ExpectedContent::Digest(wanted) => wanted,
         };
         let found = self.digest(files).await?;
         if found == Some(wanted) {
@@ -243,15 +243,15 @@ impl Target {
 }
 
 /// One write.
-struct Writing<'a> {
+struct WriteInPlace<'a> {
     files: &'a HostFiles,
-    target: &'a Target,
+    target: &'a UploadTarget,
     options: &'a PutOptions,
-    progress: &'a Progress,
+    progress: &'a TransferProgress,
 }
 
 /// A part file that is open, and how much of it is already right.
-struct Part {
+struct UploadPart {
     path: RemotePath,
     file: RemoteFile,
     resumed_from: u64,
@@ -259,8 +259,8 @@ struct Part {
     removal: Option<Removal>,
 }
 
-impl Writing<'_> {
-    async fn run(&self, source: Source) -> Result<Put, FilesError> {
+impl WriteInPlace<'_> {
+    async fn run(&self, source: FileSource) -> Result<Put, FilesError> {
         if let Some(unchanged) = self.compare(source.again()).await? {
             return Ok(unchanged);
         }
@@ -285,8 +285,8 @@ impl Writing<'_> {
     }
 
     /// Writes the content by a part file with this name.
-    async fn attempt(&self, name: &PartName, source: Source) -> Result<Put, FilesError> {
-        let mut reading = Reading::new(source);
+    async fn attempt(&self, name: &PartName, source: FileSource) -> Result<Put, FilesError> {
+        let mut reading = SourceReader::new(source);
         let mut part = self.open_part(name, &mut reading).await?;
         if !name.is_shared {
             part.removal = Some(Removal::new(self.files, &part.path));
@@ -304,14 +304,14 @@ impl Writing<'_> {
     }
 
     /// Writes the content into the existing file.
-    async fn write_in_place(&self, source: Source) -> Result<Put, FilesError> {
+    async fn write_in_place(&self, source: FileSource) -> Result<Put, FilesError> {
         let path = &self.target.path;
         if self.options.backup {
             return Err(FilesError::BackupInPlace(path.clone()));
         }
         let attributes = Attributes::default();
         let opened = self.files.open_as(path, Open::Write, attributes).await;
-        let part = Part {
+        let part = UploadPart {
             path: path.clone(),
             file: opened.map_err(FilesError::on("write", path))?,
             resumed_from: 0,
@@ -323,7 +323,7 @@ impl Writing<'_> {
             ..Attributes::default()
         };
         part.file.set(empty).await.map_err(FilesError::on("write", path))?;
-        let mut reading = Reading::new(source);
+        let mut reading = SourceReader::new(source);
         let size = self.send(&part, &mut reading).await?;
         self.finish_content(&part, size).await?;
         let digest = reading.digest();
@@ -342,7 +342,7 @@ impl Writing<'_> {
             path: path.clone(),
             size,
             digest,
-            change: Change::Changed,
+            change: FileChange::Changed,
             verified,
             resumed_from: 0,
             backup: None,
@@ -367,7 +367,7 @@ impl Writing<'_> {
 
     /// Compares the content with that of an existing file of the same size. `Some` if both are
     /// equal.
-    async fn compare(&self, content: Option<Source>) -> Result<Option<Put>, FilesError> {
+    async fn compare(&self, content: Option<FileSource>) -> Result<Option<Put>, FilesError> {
         let Some(old) = &self.target.old else { return Ok(None) };
         let Some(content) = content else { return Ok(None) };
         let size = old.size.unwrap_or(0);
@@ -377,7 +377,7 @@ impl Writing<'_> {
         let Some(digest) = self.files.digest_on_host(&self.target.path, size).await else {
             return Ok(None);
         };
-        let mut reading = Reading::new(content);
+        let mut reading = SourceReader::new(content);
         let is_whole = reading.skip_to(size).await.map_err(|error| self.local(error))?;
         if !is_whole || reading.digest() != digest {
             return Ok(None);
@@ -389,7 +389,7 @@ impl Writing<'_> {
                 times: self.options.times,
                 ..Attributes::default()
             };
-            let request = Request::Setstat(self.target.path.bytes(), attributes);
+            let request = SftpRequest::Setstat(self.target.path.bytes(), attributes);
             let set = self.files.session.status(request).await;
             set.map_err(FilesError::on("change the mode of", &self.target.path))?;
         }
@@ -397,7 +397,7 @@ impl Writing<'_> {
             path: self.target.path.clone(),
             size,
             digest,
-            change: Change::Unchanged,
+            change: FileChange::Unchanged,
             verified: Verified::BySha256,
             resumed_from: 0,
             backup: None,
@@ -405,20 +405,24 @@ impl Writing<'_> {
     }
 
     /// The part file's name that is the same in each attempt to transfer this content.
-    fn resumable_name(&self, source: &Source) -> PartName {
+    fn resumable_name(&self, source: &FileSource) -> PartName {
         let mut hasher = Hasher::default();
         hasher.update(self.target.path.as_bytes());
         match source {
-            Source::Memory(bytes) => hasher.update(bytes),
-            Source::File(file) => hasher.update(file.identity.as_bytes()),
-            Source::Stream(_) => return PartName::unique(),
+            FileSource::Memory(bytes) => hasher.update(bytes),
+            FileSource::File(file) => hasher.update(file.identity.as_bytes()),
+            FileSource::Stream(_) => return PartName::unique(),
         }
         PartName::shared(&hasher)
     }
 
     /// Opens the part file. One that an earlier attempt has left is continued if it has the first
     /// bytes of this content.
-    async fn open_part(&self, name: &PartName, reading: &mut Reading) -> Result<Part, FilesError> {
+    async fn open_part(
+        &self,
+        name: &PartName,
+        reading: &mut SourceReader,
+    ) -> Result<UploadPart, FilesError> {
         let path = self.part_path(&name.id);
         let mode = match (&self.target.old, self.options.mode) {
             (None, None) => self.options.new_mode.unwrap_or(0o666),
@@ -428,7 +432,7 @@ impl Writing<'_> {
         let failed = FilesError::on("write", &self.target.path);
         let error = match self.files.open_as(&path, Open::CreateNew, attributes).await {
             Ok(file) => {
-                return Ok(Part {
+                return Ok(UploadPart {
                     path,
                     file,
                     resumed_from: 0,
@@ -440,7 +444,7 @@ impl Writing<'_> {
         let Ok(found) = self.files.lstat(&path).await else {
             // There was a part file, which another process has taken meanwhile. Or there is another
             // reason, such as a disk without room, which the attempt with a unique name will report.
-            if name.is_shared && error.is(Status::Failure) {
+            if name.is_shared && error.is(SftpStatus::Failure) {
                 return Err(FilesError::Contested(self.target.path.clone()));
             }
             return Err(self.write_failed(error).await);
@@ -453,7 +457,7 @@ impl Writing<'_> {
                 && self.prefix_digest(&path, size).await? == Some(reading.digest())
             {
                 self.progress.add(size);
-                return Ok(Part {
+                return Ok(UploadPart {
                     path,
                     file,
                     resumed_from: size,
@@ -469,13 +473,13 @@ impl Writing<'_> {
         let file = match self.files.open_as(&path, Open::CreateNew, attributes).await {
             Ok(file) => file,
             // Another process was faster.
-            Err(error) if name.is_shared && error.is(Status::Failure) => {
+            Err(error) if name.is_shared && error.is(SftpStatus::Failure) => {
                 return Err(FilesError::Contested(self.target.path.clone()));
             }
             Err(error) => return Err(failed(error)),
         };
         reading.restart();
-        Ok(Part {
+        Ok(UploadPart {
             path,
             file,
             resumed_from: 0,
@@ -511,9 +515,9 @@ impl Writing<'_> {
     /// Writes the rest of the content, verifies it, and puts the part file in the target's place.
     async fn write_part(
         &self,
-        part: &mut Part,
+        part: &mut UploadPart,
         name: &PartName,
-        reading: &mut Reading,
+        reading: &mut SourceReader,
     ) -> Result<Put, FilesError> {
         let sent = self.send(part, reading).await?;
         self.finish_attributes(part, sent).await?;
@@ -526,7 +530,7 @@ impl Writing<'_> {
             verified
         };
         self.set_mode(part).await?;
-        let backup = if self.options.expected == Expected::Anything {
+        let backup = if self.options.expected == ExpectedContent::Anything {
             self.replace(part, name, sent).await?
         } else {
             // Only for this moment: a slow transfer must not keep other writers waiting.
@@ -539,9 +543,9 @@ impl Writing<'_> {
             removal.cancel();
         }
         let change = if self.target.old.is_some() {
-            Change::Changed
+            FileChange::Changed
         } else {
-            Change::Created
+            FileChange::Created
         };
         Ok(Put {
             path: self.target.path.clone(),
@@ -557,12 +561,12 @@ impl Writing<'_> {
     /// Replaces the target, if it has the expected content.
     async fn replace_expected(
         &self,
-        part: &mut Part,
+        part: &mut UploadPart,
         name: &PartName,
         size: u64,
     ) -> Result<Option<RemotePath>, FilesError> {
         self.target.check(self.files, self.options.expected).await?;
-        if self.options.expected == Expected::NoFile {
+        if self.options.expected == ExpectedContent::NoFile {
             self.take(part, name, size).await?;
             // Not the rename that replaces: a program that knows no lock may have made the file.
             let renamed = self.files.rename(&part.path, &self.target.path).await;
@@ -582,7 +586,7 @@ impl Writing<'_> {
     /// Replaces the target. Returns where the old file is kept.
     async fn replace(
         &self,
-        part: &mut Part,
+        part: &mut UploadPart,
         name: &PartName,
         size: u64,
     ) -> Result<Option<RemotePath>, FilesError> {
@@ -595,14 +599,19 @@ impl Writing<'_> {
     /// Gives the part file a name that no other process uses, just before it takes the target's
     /// place. Until then another process that sends the same content may continue it, or remove it
     /// and begin again; such a file is shorter, and is not taken.
-    async fn take(&self, part: &mut Part, name: &PartName, size: u64) -> Result<(), FilesError> {
+    async fn take(
+        &self,
+        part: &mut UploadPart,
+        name: &PartName,
+        size: u64,
+    ) -> Result<(), FilesError> {
         if !name.is_shared {
             return Ok(());
         }
         let own = self.part_path(&PartName::unique().id);
         match self.files.rename(&part.path, &own).await {
             Ok(()) => {}
-            Err(error) if error.is(Status::NoSuchFile) => return Err(self.contested()),
+            Err(error) if error.is(SftpStatus::NoSuchFile) => return Err(self.contested()),
             Err(error) => return Err(FilesError::on("write", &self.target.path)(error)),
         }
         part.removal = Some(Removal::new(self.files, &own));
@@ -623,7 +632,7 @@ impl Writing<'_> {
     }
 
     /// Sends the content from where the part file ends. Returns the size of the whole.
-    async fn send(&self, part: &Part, reading: &mut Reading) -> Result<u64, FilesError> {
+    async fn send(&self, part: &UploadPart, reading: &mut SourceReader) -> Result<u64, FilesError> {
         let length = part.file.write_length();
         let mut in_flight = FuturesUnordered::new();
         loop {
@@ -672,13 +681,13 @@ impl Writing<'_> {
     }
 
     /// Sets size, owner and times.
-    async fn finish_attributes(&self, part: &Part, size: u64) -> Result<(), FilesError> {
+    async fn finish_attributes(&self, part: &UploadPart, size: u64) -> Result<(), FilesError> {
         self.keep_owner(part).await?;
         self.finish_content(part, size).await
     }
 
     /// Sets size and times.
-    async fn finish_content(&self, part: &Part, size: u64) -> Result<(), FilesError> {
+    async fn finish_content(&self, part: &UploadPart, size: u64) -> Result<(), FilesError> {
         let failed = FilesError::on("write", &self.target.path);
         // Ends a hole at the end, and cuts what an earlier attempt wrote beyond it.
         let sized = Attributes {
@@ -700,7 +709,7 @@ impl Writing<'_> {
 
     /// Sets the final permissions: after the owner, because a change of it removes the setuid bit,
     /// and after the verification, because they may forbid to read the file.
-    async fn set_mode(&self, part: &Part) -> Result<(), FilesError> {
+    async fn set_mode(&self, part: &UploadPart) -> Result<(), FilesError> {
         let old_mode = self.target.old.as_ref().and_then(Attributes::permissions);
         let Some(mode) = self.options.mode.or(old_mode) else { return Ok(()) };
         let set = part.file.set(Attributes::of_mode(mode)).await;
@@ -708,7 +717,7 @@ impl Writing<'_> {
     }
 
     /// Waits for the disk.
-    async fn synchronize(&self, part: &Part) -> Result<(), FilesError> {
+    async fn synchronize(&self, part: &UploadPart) -> Result<(), FilesError> {
         match part.file.sync().await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.write_failed(error).await),
@@ -716,7 +725,7 @@ impl Writing<'_> {
     }
 
     /// Gives the part file the owner of the file that it replaces.
-    async fn keep_owner(&self, part: &Part) -> Result<(), FilesError> {
+    async fn keep_owner(&self, part: &UploadPart) -> Result<(), FilesError> {
         let Some(owner) = self.target.old.as_ref().and_then(|old| old.owner) else {
             return Ok(());
         };
@@ -739,7 +748,12 @@ impl Writing<'_> {
         }
     }
 
-    async fn verify(&self, part: &Part, size: u64, wanted: Digest) -> Result<Verified, FilesError> {
+    async fn verify(
+        &self,
+        part: &UploadPart,
+        size: u64,
+        wanted: Digest,
+    ) -> Result<Verified, FilesError> {
         let (found, how) = match self.files.digest_on_host(&part.path, size).await {
             Some(found) => (found, Verified::BySha256),
             None => match self.files.digest(&part.path, size).await {
@@ -776,7 +790,7 @@ impl Writing<'_> {
                 format!(".{modified}-{number}.bak")
             };
             let backup = self.target.path.beside("", &end);
-            let request = Request::Hardlink {
+            let request = SftpRequest::Hardlink {
                 file: self.target.path.bytes(),
                 link: backup.bytes(),
             };
@@ -804,7 +818,7 @@ impl Writing<'_> {
 
     async fn write_failed(&self, error: SftpError) -> FilesError {
         // OpenSSH reports a full disk as a failure without a reason.
-        if error.is(Status::Failure) && self.files.is_full(&self.target.path).await {
+        if error.is(SftpStatus::Failure) && self.files.is_full(&self.target.path).await {
             return FilesError::DiskFull(self.target.path.clone());
         }
         FilesError::on("write", &self.target.path)(error)

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::counters::Counters;
 use super::error::ForwardError;
 use super::lane::{FreeLane, Lane, MoreLanes};
-use super::listener::{Listener, Socket, connect};
-use super::socks::{Answer, read_request, write_answer};
+use super::listener::{ForwardListener, Socket, connect};
+use super::socks::{SocksReply, read_request, write_answer};
 use super::spec::ForwardSpec;
 use super::status::{ForwardId, ForwardState, ForwardStatus};
 use crate::hosts::{HostRef, Hosts, Lease, Link, Script};
@@ -68,7 +68,7 @@ pub(super) struct Forward {
 }
 
 /// A forward that was opened, with what its task needs.
-pub(super) struct Opened {
+pub(super) struct NewForward {
     pub(super) forward: Arc<Forward>,
     lease: Lease<Arc<Link>>,
     entrance: Entrance,
@@ -76,7 +76,7 @@ pub(super) struct Opened {
 
 /// Where streams come from.
 enum Entrance {
-    Here(Listener),
+    Here(ForwardListener),
     There {
         tunnels: mpsc::Receiver<Tunnel>,
         sender: mpsc::Sender<Tunnel>,
@@ -91,12 +91,12 @@ impl Forward {
         host: HostRef,
         spec: ForwardSpec,
         options: ForwardOptions,
-    ) -> Result<Opened, ForwardError> {
+    ) -> Result<NewForward, ForwardError> {
         let requested = spec.listen().clone();
         // Before the login, which takes longer.
         let here = match &spec {
             ForwardSpec::Local { .. } | ForwardSpec::Dynamic { .. } => {
-                Some(Listener::bind(&requested).await?)
+                Some(ForwardListener::bind(&requested).await?)
             }
             ForwardSpec::Remote { .. } => None,
         };
@@ -126,7 +126,7 @@ impl Forward {
             since: Mutex::new(SystemTime::now()),
             closing: CancellationToken::new(),
         });
-        Ok(Opened {
+        Ok(NewForward {
             forward,
             lease,
             entrance,
@@ -284,7 +284,7 @@ impl Forward {
         };
         let dialed = lane.link.connection.dial(&target).await;
         if let ForwardSpec::Dynamic { .. } = &self.spec {
-            let answer = dialed.as_ref().err().map_or(Answer::Succeeded, Answer::of);
+            let answer = dialed.as_ref().err().map_or(SocksReply::Succeeded, SocksReply::of);
             if write_answer(&mut client, answer).await.is_err() {
                 return;
             }
@@ -325,7 +325,7 @@ impl Forward {
     }
 }
 
-impl Opened {
+impl NewForward {
     /// Forwards until it is closed.
     pub(super) async fn run(self) {
         let Self {
@@ -376,7 +376,7 @@ async fn remove_socket(link: &Link, listened_at: &Endpoint) {
 }
 
 /// Accepts clients of this machine.
-async fn accept(forward: &Arc<Forward>, listener: &Listener) {
+async fn accept(forward: &Arc<Forward>, listener: &ForwardListener) {
     let mut streams = JoinSet::new();
     loop {
         match listener.accept().await {

@@ -25,12 +25,12 @@ pub(super) struct Lane {
     /// Returns the connection when nothing uses it any more. The first connection of a forward is
     /// returned by its task.
     _lease: Option<Lease<Arc<Link>>>,
-    clients: Mutex<Vec<Weak<Client>>>,
+    clients: Mutex<Vec<Weak<StalledClient>>>,
 }
 
 /// A client, and since when it does not take what is written to it.
 #[derive(Default)]
-struct Client {
+struct StalledClient {
     blocked_since: Mutex<Option<Instant>>,
 }
 
@@ -60,12 +60,12 @@ impl Lane {
     }
 
     /// A client's stream over this connection.
-    pub(super) fn watched<S>(&self, stream: S) -> Watched<S> {
-        let client = Arc::new(Client::default());
+    pub(super) fn watched<S>(&self, stream: S) -> WatchedLane<S> {
+        let client = Arc::new(StalledClient::default());
         let mut clients = lock(&self.clients);
         clients.retain(|client| client.strong_count() > 0);
         clients.push(Arc::downgrade(&client));
-        Watched { stream, client }
+        WatchedLane { stream, client }
     }
 }
 
@@ -84,13 +84,13 @@ struct ExtraLanes {
 pub(super) enum FreeLane<'a> {
     Found(Arc<Lane>),
     /// All are blocked, and there is room for another.
-    MayConnect(Room<'a>),
+    MayConnect(LaneRoom<'a>),
     /// All are blocked.
     None,
 }
 
 /// Room for a connection that is being made. Dropping it gives the room back.
-pub(super) struct Room<'a>(&'a MoreLanes);
+pub(super) struct LaneRoom<'a>(&'a MoreLanes);
 
 /// Maximum extra connections of a forward.
 const MOST_MORE: usize = 7;
@@ -105,33 +105,33 @@ impl MoreLanes {
             Some(lane) => FreeLane::Found(lane),
             None if extra.open.len() + extra.connecting < MOST_MORE => {
                 extra.connecting += 1;
-                FreeLane::MayConnect(Room(self))
+                FreeLane::MayConnect(LaneRoom(self))
             }
             None => FreeLane::None,
         }
     }
 }
 
-impl Room<'_> {
+impl LaneRoom<'_> {
     /// Uses the room for a connection.
     pub(super) fn take(self, lane: &Arc<Lane>) {
         lock(&self.0.0).open.push(Arc::downgrade(lane));
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for LaneRoom<'_> {
     fn drop(&mut self) {
         lock(&self.0.0).connecting -= 1;
     }
 }
 
 /// A stream that notes how long its client does not read.
-pub(super) struct Watched<S> {
+pub(super) struct WatchedLane<S> {
     stream: S,
-    client: Arc<Client>,
+    client: Arc<StalledClient>,
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedLane<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -141,7 +141,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedLane<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -19,7 +19,7 @@ pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
 
 /// A listener of this machine.
-pub(super) enum Listener {
+pub(super) enum ForwardListener {
     Tcp(TcpListener),
     Unix(PrivateSocket),
 }
@@ -27,7 +27,7 @@ pub(super) enum Listener {
 /// Time limit for a target on this machine to accept a stream.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-impl Listener {
+impl ForwardListener {
     /// Listens on an endpoint. A socket is for its owner alone.
     pub(super) async fn bind(at: &Endpoint) -> Result<Self, ForwardError> {
         let bound = match at {

@@ -14,7 +14,7 @@ const CONNECT: u8 = 1;
 
 /// Result of a request (RFC 1928, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum SocksReply {
     Succeeded = 0,
     GeneralFailure = 1,
     NotAllowed = 2,
@@ -37,7 +37,7 @@ pub(super) enum SocksError {
     Broken(#[from] std::io::Error),
 }
 
-impl Answer {
+impl SocksReply {
     pub(super) fn of(error: &DialError) -> Self {
         match error {
             DialError::Prohibited => Self::NotAllowed,
@@ -87,21 +87,21 @@ pub(super) async fn read_request(
             client.read_exact(&mut octets).await?;
             Ipv6Addr::from(octets).to_string()
         }
-        _ => return refuse(client, Answer::AddressNotSupported).await,
+        _ => return refuse(client, SocksReply::AddressNotSupported).await,
     };
     let port = client.read_u16().await?;
     if host.is_empty() || host.contains(char::is_control) {
-        return refuse(client, Answer::AddressNotSupported).await;
+        return refuse(client, SocksReply::AddressNotSupported).await;
     }
     if command != CONNECT {
-        return refuse(client, Answer::CommandNotSupported).await;
+        return refuse(client, SocksReply::CommandNotSupported).await;
     }
     Ok(Endpoint::tcp(host, port))
 }
 
 async fn refuse(
     client: &mut (impl AsyncWrite + Unpin),
-    answer: Answer,
+    answer: SocksReply,
 ) -> Result<Endpoint, SocksError> {
     write_answer(client, answer).await?;
     Err(SocksError::Unsupported)
@@ -110,7 +110,7 @@ async fn refuse(
 /// Writes the result of a request. The address that the host uses is unknown, and sent as zero.
 pub(super) async fn write_answer(
     client: &mut (impl AsyncWrite + Unpin),
-    answer: Answer,
+    answer: SocksReply,
 ) -> std::io::Result<()> {
     let address = [1, 0, 0, 0, 0, 0, 0];
     client.write_all(&[&[VERSION, answer as u8, 0], &address[..]].concat()).await
@@ -143,9 +143,9 @@ mod tests {
     #[tokio::test]
     async fn other_requests_get_their_code() {
         let udp = b"\x05\x01\x00\x05\x03\x00\x01\x7f\x00\x00\x01\x1f\x90";
-        assert_eq!(read(udp).await.1[3], Answer::CommandNotSupported as u8);
+        assert_eq!(read(udp).await.1[3], SocksReply::CommandNotSupported as u8);
         let kind = b"\x05\x01\x00\x05\x01\x00\x09\x7f";
-        assert_eq!(read(kind).await.1[3], Answer::AddressNotSupported as u8);
+        assert_eq!(read(kind).await.1[3], SocksReply::AddressNotSupported as u8);
         assert_eq!(read(b"\x05\x01\x02").await.1, [5, 0xff]);
         for broken in [
             &b"\x04\x01"[..],

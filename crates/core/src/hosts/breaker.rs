@@ -13,11 +13,11 @@ use sshjobs_base::lock::lock;
 /// s. These pauses stay below that.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
-    failed: Mutex<HashMap<String, Failed>>,
+    failed: Mutex<HashMap<String, FailedLogins>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Failed {
+struct FailedLogins {
     times: u32,
     last: Instant,
 }
@@ -39,7 +39,9 @@ impl Breaker {
     /// Whether a login may be tried.
     pub(super) fn check(&self, route: &str) -> Result<(), Paused> {
         let failed = lock(&self.failed);
-        let Some(&Failed { times, last }) = failed.get(route) else { return Ok(()) };
+        let Some(&FailedLogins { times, last }) = failed.get(route) else {
+            return Ok(());
+        };
         match pause(times).saturating_sub(last.elapsed()) {
             Duration::ZERO => Ok(()),
             wait => Err(Paused { times, wait }),
@@ -58,7 +60,7 @@ impl Breaker {
         let times = failed.get(route).map_or(0, |failed| failed.times);
         failed.insert(
             route.to_owned(),
-            Failed {
+            FailedLogins {
                 times: times.saturating_add(1),
                 last: Instant::now(),
             },

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::breaker::{Breaker, Paused};
 use sshjobs_base::lock::lock;
 use sshjobs_job::Caller;
-use sshjobs_ssh::{ConnectError, Connection, HostConfig, PresentedKey, Prompter, Secrets};
+use sshjobs_ssh::{ConnectError, Connection, HostConfig, LoginSecrets, PresentedKey, Prompter};
 
 /// Maximum attempts with a server that hangs up before the handshake. The pause after the first
 /// attempt is `FIRST_PAUSE`, and doubles after each further one.
@@ -25,7 +25,7 @@ pub type Prompters = Box<dyn Fn(&Caller) -> Option<Arc<dyn Prompter>> + Send + S
 
 /// Makes connections. Hosts behind the same jump host share one connection to it.
 pub(super) struct Connector {
-    secrets: Mutex<HashMap<Caller, Arc<Secrets>>>,
+    secrets: Mutex<HashMap<Caller, Arc<LoginSecrets>>>,
     prompters: Prompters,
     breaker: Breaker,
     jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
@@ -33,19 +33,19 @@ pub(super) struct Connector {
 
 /// A connection to a jump host while it is in use. Locked while connecting, so that one caller
 /// connects for all.
-type JumpHost = tokio::sync::Mutex<Known>;
+type JumpHost = tokio::sync::Mutex<KnownShell>;
 
 /// A connection to a jump host, or why it failed; callers that waited share the error.
 type JumpHostResult = Result<Arc<Connection>, Arc<ConnectError>>;
 
 #[derive(Default)]
-struct Known {
+struct KnownShell {
     connection: Weak<Connection>,
     /// Last failure, shared by callers that waited for that attempt.
     failure: Option<(Instant, Arc<ConnectError>)>,
 }
 
-impl Known {
+impl KnownShell {
     fn is_live(&self) -> bool {
         self.connection.strong_count() > 0
     }
@@ -62,12 +62,12 @@ impl Connector {
     }
 
     /// The secrets of a caller's logins.
-    pub(super) fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
+    pub(super) fn secrets(&self, caller: &Caller) -> Arc<LoginSecrets> {
         let mut secrets = lock(&self.secrets);
         Arc::clone(
             secrets
                 .entry(caller.clone())
-                .or_insert_with(|| Arc::new(Secrets::asking((self.prompters)(caller)))),
+                .or_insert_with(|| Arc::new(LoginSecrets::asking((self.prompters)(caller)))),
         )
     }
 
@@ -200,7 +200,7 @@ impl Connector {
                 Ok(connection) => {
                     tracing::info!(host = host.name, "connected to a jump host");
                     let connection = Arc::new(connection);
-                    *known = Known {
+                    *known = KnownShell {
                         // Weak: it ends with the last connection through the jump host.
                         connection: Arc::downgrade(&connection),
                         failure: None,

@@ -43,7 +43,7 @@ const ANSWER_LIMIT: usize = 64 << 10;
 /// A shell for short scripts; see the module.
 #[derive(Default)]
 pub(super) struct ControlShell {
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<ShellSession>>,
     /// Number of orders without an answer.
     open_orders: AtomicUsize,
     found: Arc<HostFacts>,
@@ -58,12 +58,12 @@ struct HostFacts {
 }
 
 /// A shell that runs or is being started.
-struct Session {
-    orders: mpsc::Sender<Order>,
+struct ShellSession {
+    orders: mpsc::Sender<ScriptOrder>,
     task: JoinSet<()>,
 }
 
-impl Drop for Session {
+impl Drop for ShellSession {
     fn drop(&mut self) {
         // A dropped `JoinSet` would abort the task. Detached, the task ends with its queue.
         self.task.detach_all();
@@ -71,17 +71,17 @@ impl Drop for Session {
 }
 
 /// A script to run.
-struct Order {
+struct ScriptOrder {
     script: String,
     input: SecretString,
-    answer: oneshot::Sender<Reply>,
+    answer: oneshot::Sender<ScriptReply>,
 }
 
 /// A script's output. `None` if the host has no shell to run it.
 type Answer = Result<Option<String>, ChannelError>;
 
 /// Result of an order.
-enum Reply {
+enum ScriptReply {
     Answer(Answer),
     /// The shell ended before the order was written, so it can be written to another shell.
     NotWritten,
@@ -103,36 +103,40 @@ impl ControlShell {
         let running = async {
             // A shell that was killed is replaced once. A script that was written is not repeated:
             // it may have run.
-            if let Reply::Answer(answer) = self.order(connection, script.clone()).await {
+            if let ScriptReply::Answer(answer) = self.order(connection, script.clone()).await {
                 return answer;
             }
             match self.order(connection, script).await {
-                Reply::Answer(answer) => answer,
-                Reply::NotWritten => Err(ChannelError::ConnectionLost),
+                ScriptReply::Answer(answer) => answer,
+                ScriptReply::NotWritten => Err(ChannelError::ConnectionLost),
             }
         };
         timeout(limit, running).await.unwrap_or(Err(ChannelError::TimedOut(limit)))
     }
 
-    async fn order(&self, connection: &Arc<Connection>, Script { text, input }: Script) -> Reply {
+    async fn order(
+        &self,
+        connection: &Arc<Connection>,
+        Script { text, input }: Script,
+    ) -> ScriptReply {
         if self.found.has_no_shell.load(Relaxed) {
-            return Reply::Answer(Ok(None));
+            return ScriptReply::Answer(Ok(None));
         }
         let (answer, answered) = oneshot::channel();
         let orders = self.orders(connection);
-        let order = Order {
+        let order = ScriptOrder {
             script: text,
             input,
             answer,
         };
         if orders.send(order).await.is_err() {
-            return Reply::NotWritten;
+            return ScriptReply::NotWritten;
         }
-        answered.await.unwrap_or(Reply::Answer(Err(ChannelError::ConnectionLost)))
+        answered.await.unwrap_or(ScriptReply::Answer(Err(ChannelError::ConnectionLost)))
     }
 
     /// The queue of the shell. Starts a shell if none runs.
-    fn orders(&self, connection: &Arc<Connection>) -> mpsc::Sender<Order> {
+    fn orders(&self, connection: &Arc<Connection>) -> mpsc::Sender<ScriptOrder> {
         let mut session = lock(&self.session);
         if let Some(session) = &*session
             // A closed queue belongs to a shell that has ended.
@@ -147,7 +151,7 @@ impl ControlShell {
             queue,
             Arc::clone(&self.found),
         ));
-        *session = Some(Session {
+        *session = Some(ShellSession {
             orders: orders.clone(),
             task,
         });
@@ -225,7 +229,7 @@ impl Drop for OpenOrder<'_> {
 /// Starts a shell and serves orders until the queue or the channel ends.
 async fn serve(
     connection: Arc<Connection>,
-    mut queue: mpsc::Receiver<Order>,
+    mut queue: mpsc::Receiver<ScriptOrder>,
     found: Arc<HostFacts>,
 ) {
     let failure = match start(&connection, &found).await {
@@ -245,12 +249,15 @@ async fn serve(
     queue.close();
     while let Some(order) = queue.recv().await {
         // The caller may have been cancelled.
-        order.answer.send(failure.clone().map_or(Reply::NotWritten, Reply::Answer)).ok();
+        order
+            .answer
+            .send(failure.clone().map_or(ScriptReply::NotWritten, ScriptReply::Answer))
+            .ok();
     }
 }
 
 /// A shell that has greeted.
-struct Shell {
+struct RunningShell {
     nonce: Nonce,
     reader: ChannelReader,
     writer: ChannelWriter,
@@ -265,11 +272,14 @@ struct OpenScript {
     printed: String,
     /// The output has reached the limit. Later lines are dropped, too, even short ones.
     is_full: bool,
-    answer: oneshot::Sender<Reply>,
+    answer: oneshot::Sender<ScriptReply>,
 }
 
 /// Starts a shell. `None` if the host does not run commands in a shell.
-async fn start(connection: &Connection, found: &HostFacts) -> Result<Option<Shell>, ChannelError> {
+async fn start(
+    connection: &Connection,
+    found: &HostFacts,
+) -> Result<Option<RunningShell>, ChannelError> {
     let nonce = Nonce::new();
     let (mut reader, writer) = connection.open().await?.exec(&control_script(&nonce)).await?;
     let greeted = timeout(GREETING_TIME, read_greeting(&mut reader, &nonce)).await;
@@ -286,7 +296,7 @@ async fn start(connection: &Connection, found: &HostFacts) -> Result<Option<Shel
     found.machine.set(machine).ok();
     let unread = Vec::new();
     let open = HashMap::new();
-    Ok(Some(Shell {
+    Ok(Some(RunningShell {
         nonce,
         reader,
         writer,
@@ -318,8 +328,8 @@ async fn read_greeting(reader: &mut ChannelReader, nonce: &Nonce) -> Result<Gree
     }
 }
 
-impl Shell {
-    async fn serve(mut self, queue: &mut mpsc::Receiver<Order>) {
+impl RunningShell {
+    async fn serve(mut self, queue: &mut mpsc::Receiver<ScriptOrder>) {
         loop {
             let is_alive = tokio::select! {
                 // Both futures are cancel safe, so the branch that loses drops nothing.
@@ -339,11 +349,11 @@ impl Shell {
     /// Writes an order. Returns false if the shell can't be reached.
     async fn write(
         &mut self,
-        Order {
+        ScriptOrder {
             script,
             input,
             answer,
-        }: Order,
+        }: ScriptOrder,
     ) -> bool {
         // The caller has given up.
         if answer.is_closed() {
@@ -415,7 +425,7 @@ impl Shell {
             ControlLine::Ended { id } => {
                 if let Some(script) = self.open.remove(&id) {
                     // The caller may have been cancelled.
-                    script.answer.send(Reply::Answer(Ok(Some(script.printed)))).ok();
+                    script.answer.send(ScriptReply::Answer(Ok(Some(script.printed)))).ok();
                 }
             }
         }

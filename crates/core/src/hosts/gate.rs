@@ -26,7 +26,7 @@ pub struct BecomeError {
 
 /// The login on which the user is changed.
 #[derive(Clone, Copy)]
-pub struct Login<'a> {
+pub struct GateLogin<'a> {
     /// The host, as its caller reaches it.
     pub host: &'a HostRef,
     /// The connection. The password is the one of its settings: a name may lead elsewhere by now.
@@ -44,7 +44,7 @@ pub enum Asking {
     Nobody,
 }
 
-impl<'a> Login<'a> {
+impl<'a> GateLogin<'a> {
     fn config(&self) -> &'a HostConfig {
         self.link.connection.host()
     }
@@ -71,7 +71,7 @@ impl Hosts {
     /// Runs a script of `/bin/sh` as another user on a channel.
     pub async fn exec_as(
         &self,
-        login: Login<'_>,
+        login: GateLogin<'_>,
         becomes: &Become,
         channel: Channel,
         script: &str,
@@ -95,7 +95,7 @@ impl Hosts {
     /// If the host does not run the command as that user. The channel is then closed.
     pub async fn pass_gate(
         &self,
-        login: Login<'_>,
+        login: GateLogin<'_>,
         mut gate: Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
@@ -124,7 +124,7 @@ impl Hosts {
     /// Returns the events that the next reader must see.
     async fn pass(
         &self,
-        login: Login<'_>,
+        login: GateLogin<'_>,
         gate: &mut Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
@@ -203,7 +203,7 @@ impl Hosts {
     /// Sends the password.
     async fn answer(
         &self,
-        login: Login<'_>,
+        login: GateLogin<'_>,
         gate: &mut Gate,
         writer: &ChannelWriter,
     ) -> Result<SecretString, BecomeRefusal> {
@@ -218,7 +218,7 @@ impl Hosts {
     /// accepted earlier, or the answer of a person.
     pub async fn become_password(
         &self,
-        login: Login<'_>,
+        login: GateLogin<'_>,
         becomes: &Become,
     ) -> Result<SecretString, BecomeRefusal> {
         let known = self.known_become_password(login, becomes).await?;
@@ -244,7 +244,7 @@ impl Hosts {
     /// If the configured one can't be read.
     pub async fn known_become_password(
         &self,
-        login: Login<'_>,
+        login: GateLogin<'_>,
         becomes: &Become,
     ) -> Result<Option<SecretString>, BecomeRefusal> {
         self.secrets(&login.host.caller)
@@ -254,13 +254,18 @@ impl Hosts {
     }
 
     /// Keeps a password that was accepted, so that a person is asked once.
-    pub fn keep_become_password(&self, login: Login<'_>, becomes: &Become, password: SecretString) {
+    pub fn keep_become_password(
+        &self,
+        login: GateLogin<'_>,
+        becomes: &Become,
+        password: SecretString,
+    ) {
         let secrets = self.secrets(&login.host.caller);
         secrets.keep_become_password(login.config(), becomes.asked_user(), Some(password));
     }
 
     /// Forgets a password that was refused, so that a person is asked again.
-    pub fn forget_become_password(&self, login: Login<'_>, becomes: &Become) {
+    pub fn forget_become_password(&self, login: GateLogin<'_>, becomes: &Become) {
         let secrets = self.secrets(&login.host.caller);
         secrets.keep_become_password(login.config(), becomes.asked_user(), None);
     }

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::connector::{Connector, Prompters};
 use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
 use sshjobs_job::Caller;
-use sshjobs_ssh::{ConnectError, HostName, KnownHosts, PresentedKey, Question, Secrets};
+use sshjobs_ssh::{ConnectError, HostName, KnownHosts, LoginSecrets, PresentedKey, Question};
 
 /// Hosts and the connections to them, for jobs, `trust` and probing.
 pub struct Hosts {
@@ -43,7 +43,7 @@ impl Hosts {
     }
 
     /// The secrets of a caller's logins.
-    pub(super) fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
+    pub(super) fn secrets(&self, caller: &Caller) -> Arc<LoginSecrets> {
         self.pool.connect().connector.secrets(caller)
     }
 

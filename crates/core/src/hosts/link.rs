@@ -9,10 +9,10 @@ use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::control_shell::{ControlShell, Script};
-use super::login_shell::{Asked, LoginShells, ask_login_shell};
+use super::login_shell::{AskedShell, LoginShells, ask_login_shell};
 use super::slot_wait::{SlotWait, is_refused};
 use super::spare_channel::Spare;
-use super::{Opened, Pooled, Traffic};
+use super::{OpenedChannel, Pooled, Traffic};
 use sshjobs_base::lock::lock;
 use sshjobs_job::{LoginShell, MachineId};
 use sshjobs_ssh::{Channel, ChannelError, Connection};
@@ -105,7 +105,7 @@ impl Link {
     pub async fn ask_shell(&self) -> Result<LoginShell, ChannelError> {
         let asked = self.shell.get_or_try_init(|| async {
             let refused = self.is_refused.load(Relaxed).then_some(self.likely_shell);
-            let Asked {
+            let AskedShell {
                 shell,
                 machine,
                 is_certain,
@@ -195,10 +195,10 @@ impl Link {
     }
 
     /// A channel: the spare one if it is usable, otherwise a new one.
-    pub async fn open(&self) -> Result<Opened, ChannelError> {
+    pub async fn open(&self) -> Result<OpenedChannel, ChannelError> {
         match self.spare.take() {
             Some(spare) => Ok(spare),
-            None => Ok(Opened {
+            None => Ok(OpenedChannel {
                 channel: self.open_new().await?,
                 was_spare: false,
             }),

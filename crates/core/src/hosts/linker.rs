@@ -15,12 +15,12 @@ pub struct Linker {
     pub(super) book: Arc<HostBook>,
     pub(super) connector: Connector,
     shells: Arc<LoginShells>,
-    logins: Mutex<Logins>,
+    logins: Mutex<LoginOwners>,
 }
 
 /// Which logins belong to a single caller.
 #[derive(Default)]
-struct Logins {
+struct LoginOwners {
     /// Hosts that refuse the operator's credentials.
     refused: HashSet<String>,
     /// Callers' own logins: the caller has answered prompts for the host, or may be asked.

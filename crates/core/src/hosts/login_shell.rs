@@ -43,7 +43,7 @@ impl LoginShells {
 }
 
 /// Result of a probe.
-pub(super) struct Asked {
+pub(super) struct AskedShell {
     pub(super) shell: LoginShell,
     pub(super) machine: Option<MachineId>,
     /// Whether the host answered every probe in time. Only then the result is worth remembering.
@@ -59,7 +59,7 @@ pub(super) struct Asked {
 pub(super) async fn ask_login_shell<F>(
     open: impl Fn() -> F,
     refused: Option<LoginShell>,
-) -> Result<Asked, ChannelError>
+) -> Result<AskedShell, ChannelError>
 where
     F: Future<Output = Result<Channel, ChannelError>>,
 {
@@ -72,7 +72,7 @@ where
         let channel = open().await?;
         match run_short(channel, &command, PROBE_TIMEOUT).await {
             Ok(answer) if answer.stdout.contains(nonce.as_str()) => {
-                return Ok(Asked {
+                return Ok(AskedShell {
                     shell,
                     machine: MachineId::parse(&answer.stdout),
                     is_certain: true,
@@ -89,7 +89,7 @@ where
             Err(error) => return Err(error),
         }
     }
-    Ok(Asked {
+    Ok(AskedShell {
         shell: LoginShell::Bare,
         machine: None,
         is_certain,

@@ -19,7 +19,7 @@ const COMPLAINT_LIMIT: usize = 4 << 10;
 
 /// Output of a short command, and how it ended.
 #[derive(Clone, Debug, Default)]
-pub struct Printed {
+pub struct CommandOutcome {
     /// Its stdout, up to 64 KiB.
     pub stdout: String,
     /// Its stderr, up to 4 KiB.
@@ -28,7 +28,7 @@ pub struct Printed {
     pub status: Option<u32>,
 }
 
-impl Printed {
+impl CommandOutcome {
     /// Whether its output quotes the command, as an error message does.
     pub fn repeats_our_command(&self) -> bool {
         repeats_our_command(self.stdout.as_bytes()) || repeats_our_command(self.stderr.as_bytes())
@@ -46,7 +46,7 @@ pub async fn run_short(
     channel: Channel,
     command: &str,
     limit: Duration,
-) -> Result<Printed, ChannelError> {
+) -> Result<CommandOutcome, ChannelError> {
     run_fed(channel, command, Vec::new().into(), limit, |_| false).await
 }
 
@@ -62,7 +62,7 @@ pub async fn run_fed(
     input: SecretSlice<u8>,
     limit: Duration,
     enough: fn(&str) -> bool,
-) -> Result<Printed, ChannelError> {
+) -> Result<CommandOutcome, ChannelError> {
     let (answered, early) = oneshot::channel();
     let mut answered = Some(answered);
     let see = move |printed: &[u8]| {
@@ -72,9 +72,9 @@ pub async fn run_fed(
         {
             // The caller may have been cancelled.
             answered
-                .send(Printed {
+                .send(CommandOutcome {
                     stdout: stdout.into_owned(),
-                    ..Printed::default()
+                    ..CommandOutcome::default()
                 })
                 .ok();
         }
@@ -99,7 +99,7 @@ pub async fn feed_started(
     writer: ChannelWriter,
     input: SecretSlice<u8>,
     limit: Duration,
-) -> Result<Printed, ChannelError> {
+) -> Result<CommandOutcome, ChannelError> {
     feed_to_the_end(reader, writer, input, limit, |_| {}).await
 }
 
@@ -109,7 +109,7 @@ async fn feed_to_the_end(
     input: SecretSlice<u8>,
     limit: Duration,
     mut see: impl FnMut(&[u8]),
-) -> Result<Printed, ChannelError> {
+) -> Result<CommandOutcome, ChannelError> {
     let feeding = async {
         let mut left = input.expose_secret();
         while !left.is_empty() {
@@ -137,7 +137,7 @@ async fn feed_to_the_end(
 async fn collect(
     reader: &mut ChannelReader,
     see: &mut impl FnMut(&[u8]),
-) -> Result<Printed, ChannelError> {
+) -> Result<CommandOutcome, ChannelError> {
     let mut stdout = Vec::new();
     let mut stderr = Vec::new();
     let mut status = None;
@@ -165,7 +165,7 @@ async fn collect(
             Some(ChannelEvent::Eof | ChannelEvent::ExitSignal(_)) => {}
         }
     }
-    Ok(Printed {
+    Ok(CommandOutcome {
         stdout: String::from_utf8_lossy(&stdout).into_owned(),
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
         status,

@@ -11,24 +11,24 @@ use sshjobs_ssh::{Channel, ChannelError, Connection};
 /// A channel opened in advance while jobs start and end, so that the next command costs one round
 /// trip instead of two. It is kept for some seconds after the last job.
 #[derive(Default)]
-pub(super) struct Spare(Mutex<State>);
+pub(super) struct Spare(Mutex<SpareState>);
 
 #[derive(Default)]
-struct State {
+struct SpareState {
     channel: Ahead,
-    jobs: Jobs,
+    jobs: ConnectionJobs,
 }
 
 /// The jobs of a connection.
 #[derive(Default)]
-struct Jobs {
+struct ConnectionJobs {
     /// Number of jobs that run now.
     running: usize,
     /// Number of jobs that have begun so far.
     begun: u64,
 }
 
-impl Jobs {
+impl ConnectionJobs {
     fn begin(&mut self) {
         self.running += 1;
         self.begun += 1;
@@ -50,7 +50,7 @@ enum Ahead {
 }
 
 /// A channel on which nothing runs yet.
-pub struct Opened {
+pub struct OpenedChannel {
     /// The channel.
     pub channel: Channel,
     /// Whether it was opened in advance. If so, the server may have closed it since.
@@ -62,7 +62,7 @@ const KEPT: Duration = Duration::from_secs(5);
 
 impl Spare {
     /// The spare channel, if there is a usable one.
-    pub(super) fn take(&self) -> Option<Opened> {
+    pub(super) fn take(&self) -> Option<OpenedChannel> {
         let mut channel = {
             let state = &mut *lock(&self.0);
             match std::mem::take(&mut state.channel) {
@@ -73,7 +73,7 @@ impl Spare {
                 }
             }
         };
-        (!channel.is_closed()).then_some(Opened {
+        (!channel.is_closed()).then_some(OpenedChannel {
             channel,
             was_spare: true,
         })
@@ -119,7 +119,7 @@ impl Spare {
         // after each job would let memory grow; see `ssh::SERVER_CLOSES`.
         let is_idle = lock(&self.0).jobs.begun == begun_before;
         // A job that begins from here on only loses its spare channel.
-        if is_idle && let Some(Opened { channel, .. }) = self.take() {
+        if is_idle && let Some(OpenedChannel { channel, .. }) = self.take() {
             // A lost connection needs no closing.
             channel.close().await.ok();
         }

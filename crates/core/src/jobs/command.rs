@@ -18,7 +18,7 @@ use crate::admission::{LOOK_AGAIN, RepeatedStart, StartAnswer, StartCall};
 use crate::hosts::HostRef;
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
-use crate::runner::{Order, SpawnError};
+use crate::runner::{SpawnError, StartOrder};
 use sshjobs_job::notify::Receiver;
 use sshjobs_job::{
     self, Become, BecomeMethod, Draft, JobId, JobSpec, SpecError, TemplateCall, check_key,
@@ -304,7 +304,7 @@ impl<T> Command<T> {
         };
         let is_approved = permit.is_approved();
         let reading = permit.reading();
-        let order = Order::new(door.caller(), spec, self.key.take());
+        let order = StartOrder::new(door.caller(), spec, self.key.take());
         let spawned = door.runner().spawn(permit, order, self.patience).await;
         let job = match spawned {
             Ok(job) => Ok(job),
@@ -367,9 +367,9 @@ impl<T> Command<T> {
         let spec = self.with_secrets(repeated.timeout).await?;
         let give_up_at = Instant::now() + self.door.context().approval_wait;
         let job = loop {
-            let order = Order {
+            let order = StartOrder {
                 id: repeated.earlier.job.clone(),
-                ..Order::new(self.door.caller(), spec.clone(), self.key.clone())
+                ..StartOrder::new(self.door.caller(), spec.clone(), self.key.clone())
             };
             let found = self.door.runner().find_started(order, self.patience).await;
             let found = found.map_err(|source| Error::Spawn {

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::error::Error;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
-use super::secrets::Secrets;
+use super::secrets::ConfiguredSecrets;
 use crate::admission::{Admission, CallContext, JobFacts};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostRef, Hosts};
@@ -29,7 +29,7 @@ pub(super) struct Inside {
     pub(super) config: Config,
     pub(super) last_errors: LastErrors,
     pub(super) forwards: Forwards,
-    pub(super) secrets: Arc<Secrets>,
+    pub(super) secrets: Arc<ConfiguredSecrets>,
     pub(super) notifier: Notifier,
     /// The store of a face's own state.
     pub(super) store: Option<Result<Arc<dyn Store>, StoreError>>,

@@ -11,10 +11,10 @@ use tokio::time::sleep;
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::jobs::Jobs;
-use crate::admission::{On, Place};
+use crate::admission::{CallPlace, On};
 use crate::files::{
-    FilesError, GetOptions, Got, HostFiles, Progress, Put, PutOptions, RemotePath, Source,
-    TreeOptions, TreeReport,
+    FileSource, FilesError, GetOptions, Got, HostFiles, Put, PutOptions, RemotePath,
+    TransferProgress, TreeOptions, TreeReport,
 };
 use crate::hosts::HostRef;
 use sshjobs_policy::Verb;
@@ -133,7 +133,7 @@ impl Jobs {
 
     /// A host, as the user that this handle becomes.
     fn on<'a>(&'a self, host: &'a str) -> On<'a> {
-        On::place(Place {
+        On::place(CallPlace {
             host,
             becomes: self.context().becomes.as_ref(),
         })
@@ -149,9 +149,9 @@ impl Jobs {
     pub async fn put_file(
         &self,
         at @ HostPath { path, .. }: HostPath<'_>,
-        source: Source,
+        source: FileSource,
         options: &PutOptions,
-        progress: &Progress,
+        progress: &TransferProgress,
     ) -> Result<Put, Error> {
         let may_read = self.may_read_files(at.host).await;
         let shown = move |error: FilesError| {
@@ -189,7 +189,7 @@ impl Jobs {
         at @ HostPath { path, .. }: HostPath<'_>,
         local: &Path,
         options: GetOptions,
-        progress: &Progress,
+        progress: &TransferProgress,
     ) -> Result<Got, Error> {
         self.repeat(Verb::Get, at, |files| {
             async move { files.get(path, local, options, progress).await }.boxed()
@@ -206,7 +206,7 @@ impl Jobs {
         local: &Path,
         at @ HostPath { path, .. }: HostPath<'_>,
         options: TreeOptions,
-        progress: &Arc<Progress>,
+        progress: &Arc<TransferProgress>,
     ) -> Result<TreeReport, Error> {
         self.repeat(self.changing, at, |files| {
             async move { files.put_tree(local, path, options, progress).await }.boxed()
@@ -224,7 +224,7 @@ impl Jobs {
         at @ HostPath { path, .. }: HostPath<'_>,
         local: &Path,
         options: TreeOptions,
-        progress: &Arc<Progress>,
+        progress: &Arc<TransferProgress>,
     ) -> Result<TreeReport, Error> {
         self.repeat(Verb::Get, at, |files| {
             async move { files.get_tree(path, local, options, progress).await }.boxed()

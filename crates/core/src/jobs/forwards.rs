@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::Error;
 use super::jobs::Jobs;
-use crate::admission::{Content, On};
+use crate::admission::{CallContent, On};
 use crate::forward::{ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardStatus};
 use sshjobs_job::Scope;
 
@@ -27,7 +27,7 @@ impl Jobs {
         let ends = spec.to_string();
         let on = On {
             target: target.as_deref(),
-            content: Some(Content::Ends(&ends)),
+            content: Some(CallContent::Ends(&ends)),
             ..On::host(host)
         };
         let permit = self.door.admission.admit_forward(on).await?;

@@ -10,7 +10,7 @@ use super::error::Error;
 use super::jobs::Jobs;
 use crate::hosts::{HostRef, PoolError};
 use crate::jobs::{
-    ConfigError, ConnectError, HostError, LoginShell, Negotiated, Setting, SpawnError, Usage,
+    ConfigError, ConnectError, HostError, HostUsage, LoginShell, Negotiated, Setting, SpawnError,
 };
 use sshjobs_policy::Verb;
 
@@ -32,7 +32,7 @@ pub struct Host {
     /// The account.
     pub user: Option<String>,
     /// Live connections, and channels in use on them.
-    pub usage: Usage,
+    pub usage: HostUsage,
     /// Negotiated algorithms of a live connection.
     pub negotiated: Option<Negotiated>,
     /// Login shell of the host, if there is a live connection.

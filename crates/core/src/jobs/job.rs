@@ -9,7 +9,7 @@ use secrecy::zeroize::Zeroizing;
 
 use super::door::Door;
 use super::error::Error;
-use crate::admission::{Act, Content, ForgetJob, Permit, ReadOutput};
+use crate::admission::{Act, CallContent, ForgetJob, Permit, ReadOutput};
 use crate::jobs::{EndCause, Line, Outcome, Phase, Selection, Signal, Status, Summary, WaitsFor};
 use crate::runner::{Permitted, SeenJob, SignalError, SignalReport};
 use sshjobs_base::nearest::nearest;
@@ -240,18 +240,18 @@ impl Job {
     /// [`Error::Write`]: if the command does not read for `patience`, `Backpressure` with the
     /// number of bytes written.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
-        self.write_content(Content::SecretStdin(data), data, patience).await
+        self.write_content(CallContent::SecretStdin(data), data, patience).await
     }
 
     /// Like [`write`](Self::write), for input that a person who has to approve it may see.
     #[doc(hidden)]
     pub async fn write_visibly(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
-        self.write_content(Content::Stdin(data), data, patience).await
+        self.write_content(CallContent::Stdin(data), data, patience).await
     }
 
     async fn write_content(
         &self,
-        content: Content<'_>,
+        content: CallContent<'_>,
         data: &[u8],
         patience: Duration,
     ) -> Result<(), Error> {
@@ -282,7 +282,7 @@ impl Job {
         } = input;
         self.door.check_secret(Verb::Write, name, self.job.spec().hosts()).await?;
         let others = Zeroizing::new([before, after].concat());
-        let content = Content::NamedSecret {
+        let content = CallContent::NamedSecret {
             name,
             others: &others,
             is_shown,

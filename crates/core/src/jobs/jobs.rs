@@ -14,9 +14,9 @@ use super::job::Job;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
 use super::observer::JobObserver;
-use super::secrets::Secrets;
+use super::secrets::ConfiguredSecrets;
 use crate::admission::{
-    Admission, Ballot, CallContext, CaseResult, Explanation, HostPatterns, Judge, PolicyFileError,
+    Admission, CallContext, CaseResult, Explanation, HostPatterns, Judge, NewVote, PolicyFileError,
     PolicyState, Refusal, Rights,
 };
 use crate::forward::Forwards;
@@ -26,7 +26,7 @@ use crate::runner::{Runner, Stats, Surroundings};
 use sshjobs_job::{Caller, Draft, JobId, Scope};
 use sshjobs_policy::approval::Approval;
 use sshjobs_policy::audit::{AuditFiles, StoredLine, lines_about};
-use sshjobs_policy::{Case, Role, Template, Verb};
+use sshjobs_policy::{PolicyCase, Role, Template, Verb};
 use sshjobs_ssh::{HostConfig, Prompter, Resolver};
 use sshjobs_store::{HostPlace, Peers, SharedValue, Store, StoreError};
 
@@ -130,7 +130,7 @@ impl Jobs {
         };
         let shared = store.clone();
         let own_state = store.clone();
-        let secrets = Arc::new(Secrets::new(config.secrets.clone()));
+        let secrets = Arc::new(ConfiguredSecrets::new(config.secrets.clone()));
         let surroundings = Surroundings {
             secrets: Arc::clone(&secrets) as _,
             observer: Box::new(observer),
@@ -297,7 +297,7 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::Refused`]: why the answer does not count.
-    pub async fn vote(&self, ballot: &Ballot) -> Result<Approval, Error> {
+    pub async fn vote(&self, ballot: &NewVote) -> Result<Approval, Error> {
         Ok(self.door.admission.vote(ballot).await?)
     }
 
@@ -312,7 +312,10 @@ impl Jobs {
     /// # Errors
     /// If the policy file can't be used.
     #[doc(hidden)]
-    pub async fn explain(&self, case: &Case) -> Option<Result<Explanation, Arc<PolicyFileError>>> {
+    pub async fn explain(
+        &self,
+        case: &PolicyCase,
+    ) -> Option<Result<Explanation, Arc<PolicyFileError>>> {
         self.door.admission.judge().explain(case).await
     }
 

@@ -74,19 +74,19 @@ pub use notify::{
     Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
 pub use reading::{
-    Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ReadableJob, ScreenWait,
+    Fleet, FleetLine, FleetLines, Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait,
 };
 pub use secrets::SecretRefusal;
 pub use trust::HostKey;
 
 pub use crate::admission::{
-    Ballot, CallContext, CaseResult, Explanation, HostPatterns, Limit as PolicyLimit,
-    PolicyFileError, PolicyRefusal, PolicyState, Refusal, Rights, VoteError, Why as PolicyWhy,
+    CallContext, CaseResult, Explanation, HostPatterns, NewVote, PolicyFileError, PolicyLimit,
+    PolicyRefusal, PolicyState, PolicyWhy, Refusal, Rights, VoteError,
 };
 pub use crate::files::{
-    BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
-    Got, HostFiles, LinkInPlace, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
-    Source as FileSource, TreeOptions, TreeReport, Verified,
+    BadPath, Digest, DirectoryEntry, Edit, EditError, ExpectedContent, FileChange, FileKind,
+    FileSource, FilesError, GetOptions, Got, HostFiles, LinkInPlace, LocalFile, Matched, Put,
+    PutOptions, RemotePath, TransferProgress, TreeOptions, TreeReport, Verified,
 };
 pub use crate::forward::{
     BadForward, ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
@@ -96,21 +96,21 @@ pub use crate::runner::{
     Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
 };
 #[doc(hidden)]
-pub use sshjobs_job::notify::{Attempt, Delivery, DeliveryState, Receiver};
+pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Receiver};
 pub use sshjobs_job::{
     Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, EndCause, EndEvidence,
     Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup, MemberProgress,
     MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes, ResourceUse,
-    Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal,
-    Termios, Transferred, Wait,
+    Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
+    Transferred, Wait,
 };
 pub use sshjobs_output::{
-    Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
-    ScreenSpan, ScreenView, SearchQuery, Selection, Stream, TerminalSize,
+    Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,
+    ScreenView, SearchQuery, Selection, Stream, TerminalSize,
 };
 pub use sshjobs_policy::approval::{Approval, ApprovalState, CantVote, Vote};
 #[doc(hidden)]
-pub use sshjobs_policy::audit::{StoredLine as AuditLine, visible_text};
+pub use sshjobs_policy::audit::{StoredLine, visible_text};
 pub use sshjobs_ssh::{
     Answer, BadEndpoint, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource,
 };
@@ -132,19 +132,19 @@ pub use secrets::SecretConfig;
 pub use self::health::Health;
 #[doc(hidden)]
 pub use crate::files::{
-    Attributes, Hasher, Owner, SftpError, Status as FileStatus, Times, apply, shown, unified_diff,
+    Attributes, FileOwner, Hasher, SftpError, SftpStatus, Times, apply, shown, unified_diff,
 };
 #[doc(hidden)]
-pub use crate::hosts::{Prompters, Usage};
+pub use crate::hosts::{HostUsage, Prompters};
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
 #[doc(hidden)]
 pub use sshjobs_base::nearest::nearest;
 #[doc(hidden)]
 pub use sshjobs_job::{
-    Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
-    RangeError, RecordedPiece, Recording, RecordingPlace, ReturnedBecause, SilenceFrom,
-    TooManyCursors, TooSlow, UnknownSignal, fold, holds_address, key_bytes, shown_end, unfold,
-    words,
+    Caller, FarEndError, FleetPlan, JobId, LoginShell, MemberEnd, Pace, PlanError, RangeError,
+    RecordedPiece, RecordingPlace, ReturnedBecause, SearchResult, SilenceFrom, StoredPieces,
+    StreamPiece, TooManyCursors, TooSlow, UnknownSignal, fold, holds_address, key_bytes, shown_end,
+    unfold, words,
 };
 #[doc(hidden)]
 pub use sshjobs_output::{
@@ -154,13 +154,13 @@ pub use sshjobs_output::{
 };
 #[doc(hidden)]
 pub use sshjobs_policy::{
-    Case as PolicyCase, Claims, Consent as PolicyConsent, Expected as PolicyDecision,
-    Identity as PolicyCaller, Role, Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
+    ApprovalFrom, Claims, ExpectedDecision, PolicyCaller, PolicyCase, Role, Template, Verb,
+    WeekMinute, minute_of_week,
 };
 #[doc(hidden)]
 pub use sshjobs_ssh::{
     Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, Negotiated,
-    Setting, Source, TrustError, matches as glob_matches,
+    Setting, SettingSource, TrustError, matches as glob_matches,
 };
 #[doc(hidden)]
 pub use sshjobs_store::{

@@ -7,8 +7,8 @@ use super::error::Error;
 use super::secrets::{SecretConfig, SecretRefusal, SecretValue};
 use crate::admission::{On, WriteInput, is_excluded_by_address};
 use crate::runner::Permitted;
-use sshjobs_job::{Draft, StdinPlan};
-use sshjobs_policy::{Identity, Verb};
+use sshjobs_job::{Draft, Stdin};
+use sshjobs_policy::{PolicyCaller, Verb};
 
 impl Door {
     /// Refuses a secret that the caller may not use on each of these hosts.
@@ -75,7 +75,7 @@ impl Door {
                 draft.env.insert(variable.clone(), value.clone());
             }
             if uses.stdin.as_deref() == Some(name) {
-                draft.stdin = StdinPlan::Text(value);
+                draft.stdin = Stdin::Text(value);
             }
             if let Some(hidden) = hidden {
                 draft.secrets.fingerprints.push(self.runner().fingerprint_of(&hidden));
@@ -125,7 +125,7 @@ impl Door {
     }
 
     async fn may_use(&self, secret: &SecretConfig, host: &str) -> bool {
-        let caller = Identity {
+        let caller = PolicyCaller {
             name: self.caller().as_str().to_owned(),
             role: self.context().rights.role,
             claims: self.context().rights.claims.clone(),

@@ -17,7 +17,7 @@ use sshjobs_store::StoreError;
 
 /// One rule's watch of one job.
 #[derive(Clone)]
-struct Watch {
+struct JobWatch {
     notifier: Notifier,
     jobs: Jobs,
     job: Arc<Job>,
@@ -43,7 +43,7 @@ impl Jobs {
             tokio::select! {
                 job = notifier.next_begun() => {
                     for rule in notifier.config().rules_for(ChosenBy::of(&job)) {
-                        let watch = Watch {
+                        let watch = JobWatch {
                             notifier: notifier.clone(),
                             jobs: self.clone(),
                             job: Arc::clone(&job),
@@ -58,7 +58,7 @@ impl Jobs {
     }
 }
 
-impl Watch {
+impl JobWatch {
     fn start(self, rule: &NotifyRule, watches: &mut JoinSet<()>) {
         for occasion in rule.occasions() {
             let watch = self.clone();

@@ -44,7 +44,7 @@ pub use api::{Runner, Stats, Summary, Surroundings};
 pub use seen_job::{Permitted, SeenJob};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
-    Key, Limits, Lookup, Observer, Order, QueueRule, SecretReader, SignalError, SpawnError,
+    Key, Limits, Lookup, Observer, QueueRule, SecretReader, SignalError, SpawnError, StartOrder,
     Tombstone, WriteError, chain,
 };
 pub use turn::WaitsFor;

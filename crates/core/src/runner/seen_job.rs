@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::admission::{Act, JobFacts, Permit, ReadOutput};
 use sshjobs_job::{Caller, Fleet, Job, JobId, JobSpec, Outcome, Reached, Status};
-use sshjobs_output::{LineNo, PageLine, Resize};
+use sshjobs_output::{Line, LineNo, Resize};
 
 /// A job that a caller sees. How it stands is free; its output, its input and its end take a permit.
 #[derive(Clone)]
@@ -102,7 +102,7 @@ impl SeenJob {
     }
 
     /// The host that printed a line of a fleet.
-    pub fn host_of(&self, line: &PageLine) -> Option<&str> {
+    pub fn host_of(&self, line: &Line) -> Option<&str> {
         self.0.host_of(line)
     }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::calls::answer;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::{ApprovalsRequest, Error, Service, VoteRequest};
 
 /// The query of a list.
@@ -31,7 +31,7 @@ pub(crate) fn routes() -> Router {
 async fn list(
     Extension(service): Extension<Service>,
     query: Result<Query<ListQuery>, QueryRejection>,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Ok(Query(query)) = query else {
         let hint = "the only parameter is all=true, which adds decided, used and expired approvals";
         return Err(Error::invalid("the query can't be read", hint).into());
@@ -43,7 +43,7 @@ async fn list(
 async fn one(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     Ok(Json(service.approval(&id).await?).into_response())
 }
@@ -52,7 +52,7 @@ async fn vote(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
     body: Bytes,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     Ok(answer(&body, async |request: VoteRequest| {
         service.vote(&id, request).await

@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 use tokio::time::{interval, timeout};
 use tokio_util::task::TaskTracker;
 
-use crate::connections::Place;
-use crate::peers::{Client, pass_on_session};
-use sshjobs_core::jobs::{Follow, Job, Output, Refusal, WriteError};
+use crate::connections::ConnectionSlot;
+use crate::peers::{WebSocketClient, pass_on_session};
+use sshjobs_core::jobs::{Follow, FollowedBytes, Job, Refusal, WriteError};
 use sshjobs_wire::{
     Error, JobEntry, Service, SessionChannel, SessionEvent, SessionRequest, SignalRequest,
 };
@@ -44,7 +44,7 @@ type Sink = SplitSink<WebSocket, Message>;
 /// When the client disconnects, a command that it has started is ended unless it is durable.
 pub(crate) async fn session(
     Extension(service): Extension<Service>,
-    place: Option<Extension<Arc<Place>>>,
+    place: Option<Extension<Arc<ConnectionSlot>>>,
     State(sessions): State<Arc<TaskTracker>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -68,12 +68,12 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
     let Ok(Some(Ok(Message::Text(first)))) = timeout(HELLO, stream.next()).await else {
         return;
     };
-    let client = Client {
+    let client = WebSocketClient {
         sink: &mut sink,
         stream: &mut stream,
     };
     // Not cancelled if the client leaves: a start that is cut off may leave a running job.
-    let Opened {
+    let AttachedSession {
         mut follow,
         redraw,
         ends_with_client,
@@ -119,7 +119,7 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
 }
 
 /// A session that can begin.
-struct Opened {
+struct AttachedSession {
     follow: Follow,
     /// Bytes that draw the screen of a job that was joined.
     redraw: Vec<u8>,
@@ -132,8 +132,8 @@ struct Opened {
 async fn start_or_pass_on(
     service: &Service,
     first: &str,
-    client: Client<'_>,
-) -> Result<Option<Opened>, Error> {
+    client: WebSocketClient<'_>,
+) -> Result<Option<AttachedSession>, Error> {
     let arguments: Map<String, Value> = serde_json::from_str(first).map_err(|_| {
         Error::invalid(
             "the first message is not a JSON object",
@@ -154,12 +154,12 @@ async fn start_or_pass_on(
     }
 }
 
-async fn start(service: &Service, request: SessionRequest) -> Result<Opened, Error> {
+async fn start(service: &Service, request: SessionRequest) -> Result<AttachedSession, Error> {
     match request {
         SessionRequest::Start(command) => {
             let follow = service.follow(*command).await?;
             let ends_with_client = !follow.job().is_durable();
-            Ok(Opened {
+            Ok(AttachedSession {
                 follow,
                 redraw: Vec::new(),
                 ends_with_client,
@@ -167,7 +167,7 @@ async fn start(service: &Service, request: SessionRequest) -> Result<Opened, Err
         }
         SessionRequest::Attach(job_id) => {
             let (redraw, follow) = service.attach(&job_id).await?;
-            Ok(Opened {
+            Ok(AttachedSession {
                 follow,
                 redraw,
                 ends_with_client: false,
@@ -193,9 +193,9 @@ async fn tell(
     {
         return false;
     }
-    let first = Output {
+    let first = FollowedBytes {
         stdout: redraw,
-        ..Output::default()
+        ..FollowedBytes::default()
     };
     if !send(sink, first).await {
         return false;
@@ -222,7 +222,7 @@ async fn tell(
     }
 }
 
-async fn send(sink: &mut Sink, output: Output) -> bool {
+async fn send(sink: &mut Sink, output: FollowedBytes) -> bool {
     for (channel, bytes) in [
         (SessionChannel::Stdout, output.stdout),
         (SessionChannel::Stderr, output.stderr),

@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::Service;
 
 /// The lines, in words.
 pub(crate) async fn audit(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     Ok(Json(service.audit(&id).await?).into_response())
 }

@@ -10,18 +10,18 @@ use serde::Serialize;
 use serde_json::error::Category;
 use serde_json::{Map, Value, json};
 
-use crate::status::Failure;
-use sshjobs_core::jobs::{PolicyVerb, Role};
+use crate::status::HttpFailure;
+use sshjobs_core::jobs::{Role, Verb};
 use sshjobs_wire::{
     Error, ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest,
     HostsReply, HostsRequest, JobsReply, JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest,
-    Request, RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest,
-    SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply,
-    WriteRequest, document_schema, note_texts, read_texts,
+    RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest,
+    SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WireRequest,
+    WriteReply, WriteRequest, document_schema, note_texts, read_texts,
 };
 
 /// Description of a verb in the API document.
-pub(crate) struct Described {
+pub(crate) struct DescribedVerb {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) request: Map<String, Value>,
@@ -29,11 +29,11 @@ pub(crate) struct Described {
 }
 
 /// Properties of a verb that the guard checks before the call.
-pub(crate) struct Verb {
+pub(crate) struct ApiVerb {
     /// Minimum role. Some arguments need more.
     pub(crate) needs: Role,
     /// The verb that the policy and the audit log know it as.
-    pub(crate) policy: PolicyVerb,
+    pub(crate) policy: Verb,
     /// What its body is.
     pub(crate) body: BodyKind,
 }
@@ -50,24 +50,24 @@ pub(crate) enum BodyKind {
 }
 
 /// The verb at a path of the router, if it is one.
-pub(crate) fn verb_at(path: &str, method: &Method) -> Option<Verb> {
+pub(crate) fn verb_at(path: &str, method: &Method) -> Option<ApiVerb> {
     let (_, name) = path.rsplit_once("/v1/")?;
     let (needs, policy, body) = match (name, method.as_str()) {
         // It runs a command, but over a WebSocket.
-        ("session", "GET") => (Role::Run, PolicyVerb::Run, BodyKind::Nothing),
+        ("session", "GET") => (Role::Run, Verb::Run, BodyKind::Nothing),
         // An approval lets a command through, so that a caller who may only read can't give one.
-        ("approvals/{id}", "POST") => (Role::Run, PolicyVerb::Jobs, BodyKind::Json),
-        (FILES, "GET" | "HEAD") => (Role::Run, PolicyVerb::Get, BodyKind::Nothing),
-        (FILES, "PUT") => (Role::Run, PolicyVerb::Put, BodyKind::Stream),
+        ("approvals/{id}", "POST") => (Role::Run, Verb::Jobs, BodyKind::Json),
+        (FILES, "GET" | "HEAD") => (Role::Run, Verb::Get, BodyKind::Nothing),
+        (FILES, "PUT") => (Role::Run, Verb::Put, BodyKind::Stream),
         (name, "POST") => {
             // What the policy has no verb for is about the list of jobs.
-            let policy = PolicyVerb::named(name).unwrap_or(PolicyVerb::Jobs);
+            let policy = Verb::named(name).unwrap_or(Verb::Jobs);
             (needed_role(name)?, policy, BodyKind::Json)
         }
         // The router answers with 405.
         _ => return None,
     };
-    Some(Verb {
+    Some(ApiVerb {
         needs,
         policy,
         body,
@@ -99,8 +99,8 @@ macro_rules! verbs {
         }
 
         /// All verbs, for the API document.
-        pub(crate) fn described() -> Vec<Described> {
-            vec![$(Described {
+        pub(crate) fn described() -> Vec<DescribedVerb> {
+            vec![$(DescribedVerb {
                 name: stringify!($name),
                 summary: $summary,
                 request: <$request>::schema(),
@@ -127,7 +127,7 @@ verbs! {
     put: PutRequest => PutReply, Run, "Write a file of a host, or change parts of it";
 }
 
-pub(crate) async fn answer<R: Request, Reply: Serialize>(
+pub(crate) async fn answer<R: WireRequest, Reply: Serialize>(
     body: &[u8],
     call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
 ) -> Response {
@@ -135,7 +135,7 @@ pub(crate) async fn answer<R: Request, Reply: Serialize>(
         let mut arguments = arguments(body)?;
         let texts = read_texts::<R>(&mut arguments);
         let request = R::parse(arguments)?;
-        Ok::<_, Failure>((call(request).await?, texts))
+        Ok::<_, HttpFailure>((call(request).await?, texts))
     }
     .await;
     match answered {

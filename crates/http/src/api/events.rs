@@ -16,13 +16,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::{Error, Format, RenderArg, Service, StreamArg, TailReply, TailRequest};
 
 /// Parts of the job that a stream of events shows.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Shown {
+pub(crate) struct EventParts {
     since: Option<i64>,
     stream: StreamArg,
     render: RenderArg,
@@ -43,9 +43,9 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) async fn stream(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-    shown: Result<Query<Shown>, QueryRejection>,
+    shown: Result<Query<EventParts>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     let Query(shown) = shown.map_err(|error| reject::bad_address(&error.body_text()))?;
     let resumed = headers.get("last-event-id").map(last_event_id).transpose()?;
@@ -64,7 +64,7 @@ pub(crate) async fn stream(
     if resumed.is_some() && has_nothing && !first.still_running {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let events = Events {
+    let events = EventStream {
         service,
         request,
         ready: VecDeque::new(),
@@ -94,14 +94,14 @@ fn last_event_id(id: &HeaderValue) -> Result<i64, Error> {
         })
 }
 
-struct Events {
+struct EventStream {
     service: Service,
     request: TailRequest,
     ready: VecDeque<Event>,
     is_over: bool,
 }
 
-impl Events {
+impl EventStream {
     fn into_stream(mut self, first: TailReply) -> impl Stream<Item = Result<Event, Infallible>> {
         self.ready.push_back(Event::default().retry(RETRY));
         self.take(first);

@@ -9,13 +9,13 @@ use axum::response::Response;
 use serde::Deserialize;
 
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::{ExportFormat, Service};
 
 /// The requested format.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ExportParams {
     format: ExportFormat,
 }
 
@@ -23,8 +23,8 @@ pub(crate) struct Wanted {
 pub(crate) async fn export(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
-) -> Result<Response, Failure> {
+    wanted: Result<Query<ExportParams>, QueryRejection>,
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     let Query(wanted) = wanted.map_err(|error| reject::bad_address(&error.body_text()))?;
     let pages = service.export(&id, wanted.format).await?;

@@ -20,9 +20,9 @@ use super::conditions::{Conditions, range_applies};
 use super::range::{not_satisfiable, range_of, span};
 use crate::file_address::FileAddress;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_core::jobs::{
-    Attributes, Digest, Expected, FileKind, FileSource, FilesError, HostFiles, HostPath,
+    Attributes, Digest, ExpectedContent, FileKind, FileSource, FilesError, HostFiles, HostPath,
     PutOptions, RemotePath,
 };
 use sshjobs_wire::{Code, Error, Service, parse_become, parse_mode};
@@ -33,7 +33,7 @@ const PIECE_TIME: Duration = Duration::from_secs(60);
 /// As whom a file is read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Reading {
+pub(crate) struct FileReadParams {
     #[serde(rename = "become")]
     becomes: Option<String>,
     become_method: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Reading {
 /// How a file is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Writing {
+pub(crate) struct FileWriteParams {
     #[serde(rename = "become")]
     becomes: Option<String>,
     become_method: Option<String>,
@@ -64,9 +64,9 @@ const MOST_WITHOUT_SIZE: u64 = 1 << 20;
 pub(crate) async fn get(
     Extension(service): Extension<Service>,
     uri: Uri,
-    reading: Result<Query<Reading>, QueryRejection>,
+    reading: Result<Query<FileReadParams>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let address = FileAddress::parse(&uri)?;
     let Query(reading) = reading.map_err(|error| reject::bad_address(&error.body_text()))?;
     let becomes = parse_become(reading.becomes.as_deref(), reading.become_method.as_deref())?;
@@ -150,7 +150,7 @@ async fn without_size(
     path: &RemotePath,
     host: &str,
     (beginning, has_more): (Bytes, bool),
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let body = if has_more {
         let pieces = files.pieces(path, 0, None).await.map_err(|error| file_error(host, error))?;
         Body::from_stream(held(files, pieces))
@@ -165,10 +165,10 @@ async fn without_size(
 pub(crate) async fn put(
     Extension(service): Extension<Service>,
     uri: Uri,
-    writing: Result<Query<Writing>, QueryRejection>,
+    writing: Result<Query<FileWriteParams>, QueryRejection>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let address = FileAddress::parse(&uri)?;
     let Query(writing) = writing.map_err(|error| reject::bad_address(&error.body_text()))?;
     let becomes = parse_become(writing.becomes.as_deref(), writing.become_method.as_deref())?;
@@ -196,7 +196,7 @@ pub(crate) async fn put(
     let reply = put.map_err(|error| {
         // 409 for the verb put, which has no If-None-Match.
         if error.code == Code::FileExists {
-            return Failure::with(StatusCode::PRECONDITION_FAILED, error);
+            return HttpFailure::with(StatusCode::PRECONDITION_FAILED, error);
         }
         error.into()
     })?;
@@ -239,9 +239,9 @@ async fn expected(
     service: &Service,
     address: &FileAddress,
     conditions: &Conditions,
-) -> Result<Expected, Failure> {
+) -> Result<ExpectedContent, HttpFailure> {
     if *conditions == Conditions::default() {
-        return Ok(Expected::Anything);
+        return Ok(ExpectedContent::Anything);
     }
     let host = address.host.as_str();
     let files = service.library().files(host).await.map_err(Error::from)?;
@@ -259,10 +259,10 @@ async fn expected(
     // Checked again under a lock when the file is replaced.
     let digest = tag.as_deref().map(|tag| tag.trim_matches('"').parse::<Digest>());
     Ok(match digest {
-        None => Expected::NoFile,
-        Some(Ok(digest)) => Expected::Digest(digest),
+        None => ExpectedContent::NoFile,
+        Some(Ok(digest)) => ExpectedContent::Digest(digest),
         // A weak tag does not identify the content.
-        Some(Err(_)) => Expected::Anything,
+        Some(Err(_)) => ExpectedContent::Anything,
     })
 }
 
@@ -296,13 +296,13 @@ fn held(
     })
 }
 
-fn precondition_failed() -> Failure {
+fn precondition_failed() -> HttpFailure {
     let error = Error::new(
         Code::ChangedMeanwhile,
         "the file is not the one that the request expects",
         "read it again: ETag is the SHA-256 of its content",
     );
-    Failure::with(StatusCode::PRECONDITION_FAILED, error)
+    HttpFailure::with(StatusCode::PRECONDITION_FAILED, error)
 }
 
 fn header_value(text: &str) -> Result<HeaderValue, Error> {

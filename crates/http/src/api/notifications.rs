@@ -3,12 +3,12 @@
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::Service;
 
 /// Lists the notifications of the caller's jobs.
 pub(crate) async fn notifications(
     Extension(service): Extension<Service>,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     Ok(Json(service.notifications().await?).into_response())
 }

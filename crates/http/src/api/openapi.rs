@@ -3,11 +3,11 @@
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::calls::{Described, described};
+use super::calls::{DescribedVerb, described};
 use crate::status::status_of;
 use sshjobs_wire::{
     ApprovalEntry, ApprovalsReply, AuditReply, Code, Error, ExportFormat, NotificationsReply,
-    PutReply, Request, Screen, VoteRequest, document_schema,
+    PutReply, Screen, VoteRequest, WireRequest, document_schema,
 };
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
@@ -52,8 +52,8 @@ pub(crate) fn document() -> Value {
     })
 }
 
-fn verb(verb: Described) -> (String, Value) {
-    let Described {
+fn verb(verb: DescribedVerb) -> (String, Value) {
+    let DescribedVerb {
         name,
         summary,
         request,

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 /// Start and, if known, end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct BodySpan {
     pub(super) start: u64,
     pub(super) end: Option<u64>,
 }
@@ -50,14 +50,14 @@ pub(super) fn span(
     from: u64,
     total: u64,
     follows: bool,
-) -> Option<(Span, bool)> {
+) -> Option<(BodySpan, bool)> {
     match range {
         // A range has an end, so the job is not followed.
         Some(Range::Last(count)) if count > 0 && total > 0 => {
             let start = total.saturating_sub(count);
             // If some of the suffix is evicted, the rest is not the requested suffix.
             (start >= from).then_some((
-                Span {
+                BodySpan {
                     start,
                     end: Some(total),
                 },
@@ -67,7 +67,7 @@ pub(super) fn span(
         Some(Range::From(start, last)) if start >= from && start < total => {
             let end = last.map_or(total, |last| last.saturating_add(1).min(total));
             Some((
-                Span {
+                BodySpan {
                     start,
                     end: Some(end),
                 },
@@ -76,7 +76,7 @@ pub(super) fn span(
         }
         Some(Range::From(..) | Range::Last(_)) => None,
         None => Some((
-            Span {
+            BodySpan {
                 start: from,
                 end: (!follows).then_some(total),
             },
@@ -110,7 +110,7 @@ mod tests {
     fn a_range_is_cut_to_the_available_bytes_and_refused_if_none_are_kept() {
         let part = |start, end| {
             Some((
-                Span {
+                BodySpan {
                     start,
                     end: Some(end),
                 },
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(
             span(None, 20, 100, false),
             Some((
-                Span {
+                BodySpan {
                     start: 20,
                     end: Some(100)
                 },
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(
             span(None, 0, 100, true),
             Some((
-                Span {
+                BodySpan {
                     start: 0,
                     end: None
                 },

@@ -10,18 +10,16 @@ use axum::response::Response;
 use futures_util::stream::{Stream, unfold};
 use serde::Deserialize;
 
-use super::range::{Span, not_satisfiable, range_of, span};
+use super::range::{BodySpan, not_satisfiable, range_of, span};
 use crate::reject;
-use crate::status::Failure;
-use sshjobs_core::jobs::{
-    PolicyVerb, ReadQuery, ReadableJob, Render, Selection, Stream as Output, Unit,
-};
+use crate::status::HttpFailure;
+use sshjobs_core::jobs::{ReadQuery, ReadableJob, Render, Selection, Stream as Output, Unit, Verb};
 use sshjobs_wire::{Error, Service};
 
 /// The requested bytes.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct RawParams {
     stream: OneStream,
     #[serde(default)]
     follow: bool,
@@ -39,16 +37,16 @@ enum OneStream {
 pub(crate) async fn raw(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<RawParams>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     let Query(wanted) = wanted.map_err(|error| reject::bad_address(&error.body_text()))?;
     let stream = match wanted.stream {
         OneStream::Stdout => Output::Stdout,
         OneStream::Stderr => Output::Stderr,
     };
-    let job = service.library().readable(PolicyVerb::Read, &id).await.map_err(Error::from)?;
+    let job = service.library().readable(Verb::Read, &id).await.map_err(Error::from)?;
     let (available_from, total) = extent(&job, stream).await;
     let follows = wanted.follow && !job.is_over();
     let range = range_of(&headers);
@@ -115,7 +113,7 @@ fn pieces(
     service: Service,
     job: ReadableJob,
     stream: Output,
-    span: Span,
+    span: BodySpan,
 ) -> impl Stream<Item = Result<Bytes, BrokenOff>> {
     unfold(Some(span.start), move |position| {
         let job = job.clone();

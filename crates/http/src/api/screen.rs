@@ -8,13 +8,13 @@ use axum::{Extension, Json};
 use serde::Deserialize;
 
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::{ReadRequest, Service, UnitArg};
 
 /// The requested screen.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct ScreenParams {
     since_version: Option<u64>,
     wait_ms: i64,
 }
@@ -24,9 +24,9 @@ pub(crate) struct Wanted {
 pub(crate) async fn screen(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    wanted: Result<Query<ScreenParams>, QueryRejection>,
     headers: HeaderMap,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     let Query(wanted) = wanted.map_err(|error| reject::bad_address(&error.body_text()))?;
     let whole = ReadRequest {

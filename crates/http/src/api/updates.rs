@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep};
 
 use super::events::KEEP_ALIVE;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_wire::{Format, KeepArg, RenderArg, Service, StreamArg, TailReply, TailRequest};
 
 /// The query of a request for updates.
@@ -48,7 +48,7 @@ pub(crate) async fn updates(
     Extension(service): Extension<Service>,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<UpdatesQuery>, QueryRejection>,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpFailure> {
     let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     let Query(query) = query.map_err(|error| reject::bad_address(&error.body_text()))?;
     let request = TailRequest {

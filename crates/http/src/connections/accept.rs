@@ -20,9 +20,9 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::held_until_sent::hold_until_sent;
-use super::listen::Listener;
+use super::listen::ServerListener;
 use super::peer::Peer;
-use super::room::{Permit, Place, Room};
+use super::room::{ConnectionRoom, ConnectionSlot, Permit};
 
 /// Time limit from the first byte to the end of the head of a request. For the first request it
 /// includes the TLS handshake.
@@ -46,13 +46,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A connection that was just accepted.
 struct Accepted {
     peer: Peer,
-    place: Arc<Place>,
+    place: Arc<ConnectionSlot>,
     /// Deadline for the head of its first request.
     first_head: Instant,
 }
 
 impl Accepted {
-    fn now(peer: Peer, place: Place) -> Self {
+    fn now(peer: Peer, place: ConnectionSlot) -> Self {
         Self {
             peer,
             place: Arc::new(place),
@@ -67,12 +67,12 @@ pub(crate) struct Acceptor {
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) stopping: CancellationToken,
     pub(crate) connections: TaskTracker,
-    pub(crate) room: Room,
+    pub(crate) room: ConnectionRoom,
 }
 
 impl Acceptor {
     /// Accepts until it is stopped. Open connections continue to the end of their responses.
-    pub(crate) async fn run(self: Arc<Self>, listener: Listener) {
+    pub(crate) async fn run(self: Arc<Self>, listener: ServerListener) {
         let accepting = async {
             loop {
                 // First a slot, then a connection: at the limit, clients wait in the backlog.
@@ -87,9 +87,9 @@ impl Acceptor {
         self.stopping.run_until_cancelled(accepting).await;
     }
 
-    async fn accept(self: &Arc<Self>, listener: &Listener, of_all: Permit) -> io::Result<()> {
+    async fn accept(self: &Arc<Self>, listener: &ServerListener, of_all: Permit) -> io::Result<()> {
         match listener {
-            Listener::Tcp(listener) => {
+            ServerListener::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 let peer = Peer::Network(address.ip());
@@ -112,7 +112,7 @@ impl Acceptor {
                     }
                 });
             }
-            Listener::Unix(socket) => {
+            ServerListener::Unix(socket) => {
                 let stream = socket.accept().await?;
                 let Some(place) = self.room.take(of_all, Peer::Socket) else { return Ok(()) };
                 let accepted = Accepted::now(Peer::Socket, place);

@@ -10,7 +10,7 @@ const IDLE_TIME: Duration = Duration::from_secs(90);
 
 /// Requests of a connection.
 #[derive(Clone, Copy, Debug, Default)]
-struct Requests {
+struct OpenRequests {
     /// Being answered now.
     open: usize,
     /// Total so far.
@@ -19,19 +19,19 @@ struct Requests {
 
 /// Counts the requests of a connection.
 #[derive(Clone, Default)]
-pub(crate) struct Activity(watch::Sender<Requests>);
+pub(crate) struct Activity(watch::Sender<OpenRequests>);
 
 /// A request that is being answered. Its connection is not idle until this is dropped.
-pub(crate) struct Busy(watch::Sender<Requests>);
+pub(crate) struct BusyConnection(watch::Sender<OpenRequests>);
 
 impl Activity {
     /// Notes that a request with a complete head has arrived.
-    pub(crate) fn begin(&self) -> Busy {
+    pub(crate) fn begin(&self) -> BusyConnection {
         self.0.send_modify(|requests| {
             requests.open += 1;
             requests.total += 1;
         });
-        Busy(self.0.clone())
+        BusyConnection(self.0.clone())
     }
 
     /// Whether a request is being answered.
@@ -66,7 +66,7 @@ impl Activity {
     }
 }
 
-impl Drop for Busy {
+impl Drop for BusyConnection {
     fn drop(&mut self) {
         self.0.send_modify(|requests| requests.open -= 1);
     }

@@ -10,12 +10,12 @@ use super::room::Places;
 use sshjobs_base::private_socket::PrivateSocket;
 
 /// A network address or a unix socket that accepts connections.
-pub(crate) enum Listener {
+pub(crate) enum ServerListener {
     Tcp(TcpListener),
     Unix(PrivateSocket),
 }
 
-impl Listener {
+impl ServerListener {
     pub(crate) async fn tcp(address: SocketAddr) -> io::Result<Self> {
         Ok(Self::Tcp(TcpListener::bind(address).await?))
     }

@@ -9,6 +9,6 @@ mod room;
 
 pub(crate) use accept::Acceptor;
 pub(crate) use held_until_sent::hold_until_sent;
-pub(crate) use listen::Listener;
+pub(crate) use listen::ServerListener;
 pub(crate) use peer::Peer;
-pub(crate) use room::{Place, Places, Room};
+pub(crate) use room::{ConnectionRoom, ConnectionSlot, Places};

@@ -77,7 +77,7 @@ fn open_files() -> usize {
 
 /// Connection slots of a listener.
 #[derive(Clone)]
-pub(crate) struct Room {
+pub(crate) struct ConnectionRoom {
     places: Places,
     all: Arc<Semaphore>,
     seats: Arc<Mutex<Seats>>,
@@ -98,7 +98,7 @@ struct Seat {
 }
 
 /// A slot for one connection, returned when dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     _of_all: OwnedSemaphorePermit,
     seats: Arc<Mutex<Seats>>,
     number: u64,
@@ -111,7 +111,7 @@ pub(crate) struct Place {
 /// The right to one slot.
 pub(crate) type Permit = OwnedSemaphorePermit;
 
-impl Room {
+impl ConnectionRoom {
     pub(crate) fn new(places: Places) -> Self {
         Self {
             places,
@@ -139,7 +139,7 @@ impl Room {
 
     /// A slot for a connection from this peer. If its network has too many, an idle one has to leave; `None` if none is
     /// idle.
-    pub(crate) fn take(&self, of_all: Permit, peer: Peer) -> Option<Place> {
+    pub(crate) fn take(&self, of_all: Permit, peer: Peer) -> Option<ConnectionSlot> {
         let network = peer.network();
         let mut seats = lock(&self.seats);
         if network.is_some() && seats.count(network) >= self.places.most_of_one {
@@ -151,7 +151,7 @@ impl Room {
             has_to_leave: CancellationToken::new(),
         };
         let number = seats.next;
-        let place = Place {
+        let place = ConnectionSlot {
             _of_all: of_all,
             seats: Arc::clone(&self.seats),
             number,
@@ -189,7 +189,7 @@ impl Seats {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         lock(&self.seats).taken.remove(&self.number);
     }
@@ -201,7 +201,7 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_of_one_ipv6_network_share_their_places() {
-        let room = Room::new(Places {
+        let room = ConnectionRoom::new(Places {
             most: 10,
             most_of_one: 2,
         });
@@ -212,7 +212,7 @@ mod tests {
 
         let places = [from("2001:db8::1").await, from("2001:db8::2").await];
 
-        let places: Vec<Place> = places.into_iter().map(Option::unwrap).collect();
+        let places: Vec<ConnectionSlot> = places.into_iter().map(Option::unwrap).collect();
         let busy: Vec<_> = places.iter().map(|place| place.activity.begin()).collect();
         assert!(from("2001:db8::3").await.is_none(), "the same /64");
         assert!(from("2001:db8:0:1::1").await.is_some(), "another /64");
@@ -223,7 +223,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_idle_connection_gives_way_first_one_without_any_request() {
-        let room = Room::new(Places {
+        let room = ConnectionRoom::new(Places {
             most: 3,
             most_of_one: 3,
         });
@@ -233,7 +233,7 @@ mod tests {
         drop(answered.activity.begin());
         let _request = busy.activity.begin();
 
-        let leaves = async |place: Place| {
+        let leaves = async |place: ConnectionSlot| {
             place.has_to_leave.cancelled().await;
         };
         tokio::join!(leaves(silent), async { drop(room.wait().await) });
@@ -246,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn connections_that_turn_busy_when_they_have_to_leave_count_on() {
-        let room = Room::new(Places {
+        let room = ConnectionRoom::new(Places {
             most: 10,
             most_of_one: 2,
         });

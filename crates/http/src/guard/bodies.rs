@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_base::lock::lock;
 use sshjobs_core::jobs::Caller;
 
@@ -65,7 +65,7 @@ impl Bodies {
         &self,
         caller: &Caller,
         body: Body,
-    ) -> Result<(Bytes, HeldBody), Failure> {
+    ) -> Result<(Bytes, HeldBody), HttpFailure> {
         let mut held = self.begin(caller);
         let reading = collect(body, &mut held);
         let bytes = timeout(BODY_TIME, reading).await.map_err(|_| reject::body_too_slow())??;
@@ -89,7 +89,7 @@ impl Bodies {
     }
 }
 
-async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> {
+async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, HttpFailure> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| reject::body_broken())?;
@@ -124,7 +124,7 @@ async fn read_rest(mut body: Body) {
 }
 
 impl HeldBody {
-    fn add(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn add(&mut self, bytes: usize) -> Result<(), HttpFailure> {
         let permits = u32::try_from(bytes).map_err(|_| reject::body_too_large(MOST_OF_BODY))?;
         // Refused and not queued: half-read bodies would wait for each other's bytes.
         let of_caller = Arc::clone(&self.of_caller).try_acquire_many_owned(permits);

@@ -7,7 +7,7 @@ use crate::connections::Peer;
 
 /// Limits how often one address may present an invalid token, or a cookie that this server does not know yet. A valid token is
 /// not counted and always accepted: tokens can't be guessed, so the limit only saves work.
-pub(crate) struct Failures(DefaultKeyedRateLimiter<IpAddr>);
+pub(crate) struct LoginFailures(DefaultKeyedRateLimiter<IpAddr>);
 
 /// Failures allowed at once, and then per second.
 const BURST: NonZeroU32 = NonZeroU32::new(20).expect("it is not zero");
@@ -15,7 +15,7 @@ const PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not zero");
 /// Approximate maximum of remembered addresses.
 const MOST_ADDRESSES: usize = 10_000;
 
-impl Failures {
+impl LoginFailures {
     pub(crate) fn new() -> Self {
         Self(RateLimiter::keyed(
             Quota::per_second(PER_SECOND).allow_burst(BURST),
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn failures_of_one_network_are_bounded_and_do_not_bound_others() {
-        let failures = Failures::new();
+        let failures = LoginFailures::new();
         let address = |text: &str| Peer::Network(text.parse().unwrap());
         for host in 0..BURST.get() {
             assert!(failures.note(address(&format!("2001:db8::{host:x}"))));

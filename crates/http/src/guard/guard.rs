@@ -24,35 +24,35 @@ use tokio_util::task::TaskTracker;
 
 use super::bodies::Bodies;
 use super::challenge::{Lack, MCP, METADATA, add_challenge, metadata, path_of};
-use super::failures::Failures;
+use super::failures::LoginFailures;
 use super::in_flight::{InFlight, Ticket};
 use super::login_cookie::{LoginCookie, is_from_own_page};
-use super::logins::Logins;
+use super::logins::PageLogins;
 use super::metrics::Metrics;
-use super::names::Names;
-use crate::api::calls::{self, BodyKind, Verb};
+use super::names::AllowedNames;
+use crate::api::calls::{self, ApiVerb, BodyKind};
 use crate::connections::{Peer, hold_until_sent};
 use crate::oidc::Oidc;
 use crate::prefer::preferred_wait;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_core::jobs::{Caller, Rights, Role};
 use sshjobs_wire::tokens::Tokens;
 use sshjobs_wire::{Code, Error, ReachedAt, Service};
 
 /// Checks every request that needs a caller.
-pub(crate) struct Guard {
+pub(crate) struct RequestGuard {
     pub(crate) service: Service,
-    pub(crate) names: Names,
-    pub(crate) base: Base,
+    pub(crate) names: AllowedNames,
+    pub(crate) base: BaseUrl,
     /// `None`: every client is the operator.
     pub(crate) tokens: Option<Arc<Tokens>>,
-    pub(crate) logins: Logins,
+    pub(crate) logins: PageLogins,
     /// Issuers whose tokens are accepted, too.
     pub(crate) oidc: Option<Oidc>,
     /// Maximum role of any caller.
     pub(crate) most: Role,
-    pub(crate) failures: Failures,
+    pub(crate) failures: LoginFailures,
     pub(crate) in_flight: Arc<InFlight>,
     pub(crate) bodies: Bodies,
     pub(crate) metrics: Arc<Metrics>,
@@ -63,14 +63,14 @@ pub(crate) struct Guard {
 }
 
 /// Parts of the URL at which browsers reach the server.
-pub(crate) struct Base {
+pub(crate) struct BaseUrl {
     pub(crate) tls: bool,
     pub(crate) prefix: String,
     /// Full public URL, for browsers.
     pub(crate) public: Option<String>,
 }
 
-impl Base {
+impl BaseUrl {
     fn reached_at(&self, host: Option<Authority>) -> Option<ReachedAt> {
         let scheme = if self.tls { "https" } else { "http" };
         let url = match (&self.public, host) {
@@ -95,7 +95,7 @@ const TOKENS_TIME: Duration = Duration::from_secs(5);
 struct CallerRole(Option<Role>);
 
 /// A request that passed the checks that need no body.
-struct Checked {
+struct CheckedCaller {
     caller: Caller,
     body: BodyKind,
     /// Held until the call is answered. Streams are limited with their connections.
@@ -104,7 +104,7 @@ struct Checked {
 
 /// Passes a request on with its caller's [`Service`], or returns why it is refused.
 pub(crate) async fn guard(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<RequestGuard>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -162,20 +162,20 @@ fn drain(body: Body, drains: &TaskTracker) {
 
 /// Passes a request that needs no caller, unless it is for another host or comes from another page.
 pub(crate) async fn check_names(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<RequestGuard>>,
     request: Request,
     next: Next,
 ) -> Response {
     let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket);
     match guard.check_names(request.uri(), request.headers(), peer) {
         Ok(_) => next.run(request).await,
-        Err(error) => Failure::from(error).into_response(),
+        Err(error) => HttpFailure::from(error).into_response(),
     }
 }
 
-impl Guard {
+impl RequestGuard {
     /// All checks that need no body. Adds the caller's service to the extensions.
-    async fn check(&self, parts: &mut Parts) -> Result<Checked, Failure> {
+    async fn check(&self, parts: &mut Parts) -> Result<CheckedCaller, HttpFailure> {
         if self.closing.is_cancelled() {
             return Err(reject::closing().into());
         }
@@ -216,7 +216,7 @@ impl Guard {
         } else {
             None
         };
-        Ok(Checked {
+        Ok(CheckedCaller {
             caller,
             body,
             ticket,
@@ -225,7 +225,7 @@ impl Guard {
 
     /// The response for a request that was refused. If issuers are configured, it says how to get a
     /// token that is accepted.
-    fn refuse(&self, failure: Failure, request: &Parts) -> Response {
+    fn refuse(&self, failure: HttpFailure, request: &Parts) -> Response {
         let mut response = failure.into_response();
         if self.oidc.is_none() {
             return response;
@@ -248,14 +248,14 @@ impl Guard {
     /// The verb of an MCP tool that is called, if the caller lacks its role. MCP's authorization wants a
     /// response by which a client can get a token with more rights. `None` without issuers: such a caller
     /// is only not offered the tool.
-    fn verb_of_forbidden_tool(&self, request: &Parts, body: &[u8]) -> Option<Verb> {
+    fn verb_of_forbidden_tool(&self, request: &Parts, body: &[u8]) -> Option<ApiVerb> {
         self.oidc.as_ref()?;
         let CallerRole(role) = *request.extensions.get::<CallerRole>()?;
         verb_of_tool_call(request, body).filter(|verb| role < Some(verb.needs))
     }
 
     /// The refusal of a request whose caller lacks a role.
-    async fn lacks_role(&self, request: &Parts, verb: &Verb) -> Failure {
+    async fn lacks_role(&self, request: &Parts, verb: &ApiVerb) -> HttpFailure {
         let service = request.extensions.get::<Service>().unwrap_or(&self.service);
         let denied = reject::role(service, verb.needs);
         service.library().note_refusal(verb.policy, &denied).await;
@@ -435,7 +435,7 @@ async fn caller_of(tokens: &Arc<Tokens>, token: SecretString) -> Result<(Caller,
 }
 
 /// The verb of the tool that an MCP request calls. `None` if it calls none.
-fn verb_of_tool_call(request: &Parts, body: &[u8]) -> Option<Verb> {
+fn verb_of_tool_call(request: &Parts, body: &[u8]) -> Option<ApiVerb> {
     #[derive(Deserialize)]
     struct Message {
         method: String,
@@ -474,7 +474,7 @@ async fn check_verb(
     service: &Service,
     parts: &Parts,
     path: Option<&str>,
-) -> Result<Option<Verb>, Failure> {
+) -> Result<Option<ApiVerb>, HttpFailure> {
     let Some(verb) = path.and_then(|path| calls::verb_at(path, &parts.method)) else {
         return Ok(None);
     };

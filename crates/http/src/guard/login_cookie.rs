@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use cookie::{Cookie, SameSite};
 use secrecy::{ExposeSecret, SecretString};
 
-/// The cookie that keeps a page logged in. Its value is the key of one of the [`Logins`](super::Logins), and not a token. Scripts
+/// The cookie that keeps a page logged in. Its value is the key of one of the [`PageLogins`](super::PageLogins), and not a token. Scripts
 /// can't read it, and other sites can't make a browser send it; servers on other ports of this host get it all the same.
 pub(crate) struct LoginCookie {
     name: String,

@@ -20,18 +20,18 @@ use sshjobs_base::lock::lock;
 use sshjobs_core::jobs::{SharedValue, SharedValueError};
 
 /// The logins of a server and of all that share its state.
-pub(crate) struct Logins {
-    shared: SharedValue<Table>,
+pub(crate) struct PageLogins {
+    shared: SharedValue<LoginTable>,
     copy: Mutex<Copy>,
 }
 
 /// Logins by the hashes of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Table(BTreeMap<String, Login>);
+pub(crate) struct LoginTable(BTreeMap<String, PageLogin>);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Login {
+struct PageLogin {
     /// The token, encrypted with the login's key, in base64.
     sealed: String,
     /// Its end, in seconds since the Unix epoch.
@@ -41,7 +41,7 @@ struct Login {
 /// The table as it was last read.
 #[derive(Default)]
 struct Copy {
-    table: Table,
+    table: LoginTable,
     read_at: Option<Instant>,
 }
 
@@ -58,8 +58,8 @@ const MOST: usize = 1000;
 /// Maximum bytes of all logins: NATS stores no text above a mebibyte. Beyond it, the oldest end.
 const MOST_BYTES: usize = 512 << 10;
 
-impl Logins {
-    pub(crate) fn new(shared: SharedValue<Table>) -> Self {
+impl PageLogins {
+    pub(crate) fn new(shared: SharedValue<LoginTable>) -> Self {
         Self {
             shared,
             copy: Mutex::default(),
@@ -75,7 +75,7 @@ impl Logins {
         token: &SecretString,
     ) -> Result<SecretString, SharedValueError> {
         let key = LoginKey::random();
-        let login = Login {
+        let login = PageLogin {
             sealed: key.seal(token),
             until: now().saturating_add(LIFETIME.as_secs()),
         };
@@ -115,7 +115,7 @@ impl Logins {
         self.change(move |table| drop(table.0.remove(&name))).await
     }
 
-    async fn find(&self, name: &str) -> Result<Option<Login>, SharedValueError> {
+    async fn find(&self, name: &str) -> Result<Option<PageLogin>, SharedValueError> {
         {
             let copy = lock(&self.copy);
             let is_fresh = copy.read_at.is_some_and(|at| at.elapsed() < FRESH);
@@ -134,7 +134,7 @@ impl Logins {
 
     async fn change(
         &self,
-        change: impl Fn(&mut Table) + Send + 'static,
+        change: impl Fn(&mut LoginTable) + Send + 'static,
     ) -> Result<(), SharedValueError> {
         self.shared.change(change).await?;
         // The next request reads the changed table.
@@ -143,11 +143,11 @@ impl Logins {
     }
 }
 
-impl Table {
-    fn add(&mut self, name: String, login: Login, now: u64) {
+impl LoginTable {
+    fn add(&mut self, name: String, login: PageLogin, now: u64) {
         self.0.retain(|_, login| now < login.until);
         self.0.insert(name, login);
-        let bytes_of = |(name, login): (&String, &Login)| name.len() + login.sealed.len();
+        let bytes_of = |(name, login): (&String, &PageLogin)| name.len() + login.sealed.len();
         while self.0.len() > MOST || self.0.iter().map(bytes_of).sum::<usize>() > MOST_BYTES {
             let oldest = self.0.iter().min_by_key(|(_, login)| login.until);
             let Some(oldest) = oldest.map(|(name, _)| name.clone()) else { return };
@@ -204,11 +204,11 @@ fn now() -> u64 {
 mod tests {
     use super::*;
 
-    fn logins() -> Logins {
-        Logins::new(SharedValue::new("logins", None))
+    fn logins() -> PageLogins {
+        PageLogins::new(SharedValue::new("logins", None))
     }
 
-    async fn token_of(logins: &Logins, cookie: &SecretString) -> Option<String> {
+    async fn token_of(logins: &PageLogins, cookie: &SecretString) -> Option<String> {
         let found = logins.token_of(cookie).await.unwrap();
         found.map(|token| token.expose_secret().to_owned())
     }
@@ -242,11 +242,11 @@ mod tests {
 
     #[test]
     fn old_logins_end_and_the_table_stays_small() {
-        let login = |until| Login {
+        let login = |until| PageLogin {
             sealed: "x".repeat(5000),
             until,
         };
-        let mut table = Table::default();
+        let mut table = LoginTable::default();
         table.add("expired".to_owned(), login(10), 0);
         for number in 0..200 {
             table.add(number.to_string(), login(1000 + number), 20);

@@ -20,10 +20,10 @@ use prometheus_client::registry::{Registry, Unit};
 use tokio::time::Instant;
 
 use super::in_flight::InFlight;
-use super::names::Names;
-use crate::connections::Room;
+use super::names::AllowedNames;
+use crate::connections::ConnectionRoom;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use crate::tls::Certificate;
 use sshjobs_core::jobs::{Health, Stats};
 use sshjobs_wire::Service;
@@ -31,14 +31,14 @@ use sshjobs_wire::Service;
 /// Metrics for operators, in OpenMetrics format as read by Prometheus.
 pub(crate) struct Metrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
+    requests: Family<AnsweredRequest, Counter>,
     seconds: Family<Called, Histogram>,
     refused_logins: Counter,
     gauges: Gauges,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct AnsweredRequest {
     path: String,
     status: u16,
 }
@@ -163,7 +163,13 @@ impl Metrics {
         self.refused_logins.inc();
     }
 
-    fn text(&self, stats: Stats, health: &Health, rooms: &[Room], in_flight: &InFlight) -> String {
+    fn text(
+        &self,
+        stats: Stats,
+        health: &Health,
+        rooms: &[ConnectionRoom],
+        in_flight: &InFlight,
+    ) -> String {
         let gauges = &self.gauges;
         gauges.set_health(stats, health);
         set(
@@ -181,7 +187,7 @@ impl Metrics {
         set(&gauges.ssh_channels, stats.channels_in_use);
         set(
             &gauges.http_connections,
-            rooms.iter().map(Room::taken).sum(),
+            rooms.iter().map(ConnectionRoom::taken).sum(),
         );
         set(&gauges.calls, in_flight.count());
         if let Some(cluster) = stats.cluster {
@@ -320,22 +326,22 @@ pub(crate) async fn count(
         .seconds
         .get_or_create(&Called { path: path.clone() })
         .observe(began.elapsed().as_secs_f64());
-    metrics.requests.get_or_create(&Answered { path, status }).inc();
+    metrics.requests.get_or_create(&AnsweredRequest { path, status }).inc();
     response
 }
 
 /// State of the metrics endpoint, and who may read it.
-pub(crate) struct Shown {
+pub(crate) struct ShownMetrics {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) service: Service,
     pub(crate) in_flight: Arc<InFlight>,
-    pub(crate) rooms: Vec<Room>,
-    pub(crate) names: Names,
+    pub(crate) rooms: Vec<ConnectionRoom>,
+    pub(crate) names: AllowedNames,
     pub(crate) certificate: Option<Arc<Certificate>>,
 }
 
 /// `GET /metrics`, on an address of its own.
-pub(crate) fn routes(shown: Shown) -> Router {
+pub(crate) fn routes(shown: ShownMetrics) -> Router {
     let shown = Arc::new(shown);
     Router::new().route(
         "/metrics",
@@ -343,11 +349,11 @@ pub(crate) fn routes(shown: Shown) -> Router {
     )
 }
 
-impl Shown {
+impl ShownMetrics {
     async fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
         // Prometheus calls by any address of this machine, and DNS rebinding only works by name.
         if !self.names.is_plain_address(uri, headers) && self.names.host(uri, headers).is_none() {
-            return Failure::from(reject::wrong_host()).into_response();
+            return HttpFailure::from(reject::wrong_host()).into_response();
         }
         let jobs = self.service.library();
         let health = jobs.health().await;

@@ -12,10 +12,10 @@ mod names;
 
 pub(crate) use bodies::Bodies;
 pub(crate) use challenge::METADATA;
-pub(crate) use failures::Failures;
-pub(crate) use guard::{Base, Guard, check_names, guard};
+pub(crate) use failures::LoginFailures;
+pub(crate) use guard::{BaseUrl, RequestGuard, check_names, guard};
 pub(crate) use in_flight::InFlight;
 pub(crate) use login_cookie::LoginCookie;
-pub(crate) use logins::Logins;
+pub(crate) use logins::PageLogins;
 pub(crate) use metrics::Metrics;
-pub(crate) use names::Names;
+pub(crate) use names::AllowedNames;

@@ -11,14 +11,14 @@ use super::challenge::origin_and_path;
 /// A page in a browser can make any name point at this server (DNS rebinding), and any page can
 /// send requests. Both can be recognized by these headers.
 #[derive(Clone)]
-pub(crate) struct Names {
+pub(crate) struct AllowedNames {
     hosts: Vec<String>,
     origins: Vec<String>,
     /// The origin at which browsers reach the server, if a proxy changes the Host header.
     public: Option<String>,
 }
 
-impl Names {
+impl AllowedNames {
     /// Allows loopback names, `own` (the address listened on) and those of the operator.
     pub(crate) fn new(own: Option<String>, names: &[String], origins: &[String]) -> Self {
         let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
@@ -57,9 +57,11 @@ impl Names {
     /// Whether a request comes from a page that may call the server, or from no page at all.
     pub(crate) fn allow_origin(&self, headers: &HeaderMap, host: Option<&Authority>) -> bool {
         match origin_of(headers) {
-            Origin::None => true,
-            Origin::Invalid => false,
-            Origin::Page(origin) => self.is_own(&origin, host) || self.origins.contains(&origin),
+            PageOrigin::None => true,
+            PageOrigin::Invalid => false,
+            PageOrigin::Page(origin) => {
+                self.is_own(&origin, host) || self.origins.contains(&origin)
+            }
         }
     }
 
@@ -71,9 +73,9 @@ impl Names {
         host: Option<&Authority>,
     ) -> Option<bool> {
         match origin_of(headers) {
-            Origin::None => None,
-            Origin::Invalid => Some(false),
-            Origin::Page(origin) => Some(self.is_own(&origin, host)),
+            PageOrigin::None => None,
+            PageOrigin::Invalid => Some(false),
+            PageOrigin::Page(origin) => Some(self.is_own(&origin, host)),
         }
     }
 
@@ -89,7 +91,7 @@ impl Names {
 }
 
 /// The page that sends a request.
-enum Origin {
+enum PageOrigin {
     /// Programs other than browsers send no Origin.
     None,
     /// Not text, or more than one.
@@ -98,15 +100,15 @@ enum Origin {
     Page(String),
 }
 
-fn origin_of(headers: &HeaderMap) -> Origin {
+fn origin_of(headers: &HeaderMap) -> PageOrigin {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     match (origins.next(), origins.next()) {
-        (None, _) => Origin::None,
-        (Some(origin), None) => origin.to_str().map_or(Origin::Invalid, |origin| {
-            Origin::Page(origin.to_ascii_lowercase())
+        (None, _) => PageOrigin::None,
+        (Some(origin), None) => origin.to_str().map_or(PageOrigin::Invalid, |origin| {
+            PageOrigin::Page(origin.to_ascii_lowercase())
         }),
         // Two headers are ambiguous.
-        (Some(_), Some(_)) => Origin::Invalid,
+        (Some(_), Some(_)) => PageOrigin::Invalid,
     }
 }
 
@@ -140,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_request_for_another_host_is_not_for_us() {
-        let names = Names::new(
+        let names = AllowedNames::new(
             Some("10.0.0.5".to_owned()),
             &["jobs.example.com".to_owned()],
             &[],
@@ -177,12 +179,12 @@ mod tests {
         headers.append(header::ORIGIN, "http://evil.example".parse().unwrap());
         let host: Authority = "localhost:8022".parse().unwrap();
 
-        assert!(!Names::new(None, &[], &[]).allow_origin(&headers, Some(&host)));
+        assert!(!AllowedNames::new(None, &[], &[]).allow_origin(&headers, Some(&host)));
     }
 
     #[test]
     fn an_address_is_distinguished_from_a_name() {
-        let names = Names::new(None, &[], &[]);
+        let names = AllowedNames::new(None, &[], &[]);
         for (host, is_address) in [
             ("10.0.0.5:9100", true),
             ("[2001:db8::1]", true),
@@ -195,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_page_of_another_origin_is_refused() {
-        let names = Names::new(None, &[], &["https://app.example.com/".to_owned()]);
+        let names = AllowedNames::new(None, &[], &["https://app.example.com/".to_owned()]);
         let host: Authority = "localhost:8022".parse().unwrap();
         for (origin, is_allowed) in [
             (None, true),

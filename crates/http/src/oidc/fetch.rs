@@ -24,7 +24,7 @@ const MOST_BYTES: usize = 1 << 20;
 const FETCH_TIME: Duration = Duration::from_secs(5);
 
 /// This server as a client of an issuer (RFC 6749, section 2.3.1).
-pub(super) struct Client<'a> {
+pub(super) struct IssuerClient<'a> {
     pub(super) id: &'a str,
     /// `None`: a public client, which PKCE protects.
     pub(super) secret: Option<SecretString>,
@@ -46,7 +46,7 @@ pub(super) async fn fetch<T: DeserializeOwned>(url: &str) -> Result<T, String> {
 /// A message for the log, after five seconds at the latest. It contains nothing of the form.
 pub(super) async fn post_form<T: DeserializeOwned>(
     url: &Url,
-    client: &Client<'_>,
+    client: &IssuerClient<'_>,
     form: &[(&str, &str)],
 ) -> Result<T, String> {
     let mut request =

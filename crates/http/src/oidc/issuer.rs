@@ -26,7 +26,7 @@ pub(super) struct Issuer {
 
 /// The protected header of a token (RFC 7515, section 4).
 #[derive(Deserialize)]
-struct Header {
+struct TokenHeader {
     alg: String,
     kid: Option<String>,
     typ: Option<String>,
@@ -117,7 +117,7 @@ fn part<T: for<'de> Deserialize<'de>>(token: &str, index: usize) -> Result<T, To
     serde_json::from_slice(&bytes).map_err(|_| TokenRefused::Malformed)
 }
 
-fn header(token: &str) -> Result<Header, TokenRefused> {
+fn header(token: &str) -> Result<TokenHeader, TokenRefused> {
     part(token, 0)
 }
 

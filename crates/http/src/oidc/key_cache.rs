@@ -39,12 +39,12 @@ struct CacheState {
 /// Keys as they were fetched.
 #[derive(Clone)]
 struct FetchedKeys {
-    keys: Arc<[SigningKey]>,
+    keys: Arc<[IssuerKey]>,
     fetched_at: Instant,
 }
 
 /// A public key that verifies signatures.
-struct SigningKey {
+struct IssuerKey {
     id: Option<String>,
     /// The only algorithm for which it may be used, if the issuer names one.
     algorithm: Option<String>,
@@ -164,14 +164,14 @@ impl KeyCache {
 }
 
 impl KeySource {
-    async fn fetch(&self) -> Result<Arc<[SigningKey]>, String> {
+    async fn fetch(&self) -> Result<Arc<[IssuerKey]>, String> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
             None => Discovery::fetch(&self.issuer).await?.jwks_uri,
         };
         let set: KeySet = fetch(&url).await?;
-        let keys: Arc<[SigningKey]> =
-            set.keys.into_iter().filter_map(SigningKey::of).take(MOST_KEYS).collect();
+        let keys: Arc<[IssuerKey]> =
+            set.keys.into_iter().filter_map(IssuerKey::of).take(MOST_KEYS).collect();
         if keys.is_empty() {
             return Err("it lists no key for signatures".to_owned());
         }
@@ -189,7 +189,7 @@ impl FetchedKeys {
     }
 }
 
-impl SigningKey {
+impl IssuerKey {
     fn fits(&self, id: Option<&str>, algorithm: Algorithm) -> bool {
         let has_id = id.is_none() || self.id.as_deref() == id;
         let name = format!("{algorithm:?}");

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::discovery::Discovery;
 use super::error::TokenRefused;
-use super::fetch::{Client, post_form};
+use super::fetch::{IssuerClient, post_form};
 use super::issuer::Issuer;
 use super::oidc::Oidc;
 use sshjobs_core::jobs::{Claims, LoginConfig};
@@ -58,7 +58,7 @@ pub enum LoginFailed {
 
 /// The reply of the issuer's token endpoint (RFC 6749, section 5.1).
 #[derive(Deserialize)]
-struct Tokens {
+struct IssuedTokens {
     access_token: Option<SecretString>,
     id_token: Option<SecretString>,
 }
@@ -156,7 +156,7 @@ impl Oidc {
         let code = answer.code.ok_or(LoginFailed::OtherAttempt)?;
         let discovery = issuer.discovery().await.map_err(LoginFailed::Issuer)?;
         let endpoint = endpoint(discovery.token_endpoint)?;
-        let client = Client {
+        let client = IssuerClient {
             id: &login.client_id,
             secret: login.secret().map_err(|error| LoginFailed::Issuer(error.to_string()))?,
         };
@@ -166,7 +166,7 @@ impl Oidc {
             ("redirect_uri", redirect_uri),
             ("code_verifier", attempt.verifier.expose_secret()),
         ];
-        let tokens: Tokens =
+        let tokens: IssuedTokens =
             post_form(&endpoint, &client, &form).await.map_err(LoginFailed::Issuer)?;
         self.accepted_token(tokens, issuer, &attempt).await
     }
@@ -175,7 +175,7 @@ impl Oidc {
     /// token.
     async fn accepted_token(
         &self,
-        tokens: Tokens,
+        tokens: IssuedTokens,
         issuer: &Issuer,
         attempt: &LoginAttempt,
     ) -> Result<SecretString, LoginFailed> {

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use crate::api::calls::is_json;
-use crate::guard::Guard;
+use crate::guard::RequestGuard;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_core::jobs::Role;
 use sshjobs_wire::{Error, Service};
 
@@ -32,7 +32,7 @@ struct LoggedIn {
 /// The body of a login.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Login {
+struct LoginBody {
     token: SecretString,
 }
 
@@ -42,18 +42,18 @@ const LOGIN_TIME: Duration = Duration::from_secs(10);
 
 /// `GET /login`: the caller who is logged in, or 401.
 pub(crate) async fn logged_in_caller(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<RequestGuard>>,
     request: Request,
 ) -> Response {
     let (parts, _) = request.into_parts();
     match guard.identify(&parts).await {
         Ok(service) => guard.logged_in(&service),
-        Err(error) => Failure::from(error).into_response(),
+        Err(error) => HttpFailure::from(error).into_response(),
     }
 }
 
 /// `POST /login` with `{"token": "…"}`: checks the token and answers with a cookie.
-pub(crate) async fn log_in(State(guard): State<Arc<Guard>>, request: Request) -> Response {
+pub(crate) async fn log_in(State(guard): State<Arc<RequestGuard>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     // Pages of other sites can't declare JSON without asking first, and get no answer.
     if !is_json(&parts.headers) {
@@ -61,19 +61,19 @@ pub(crate) async fn log_in(State(guard): State<Arc<Guard>>, request: Request) ->
     }
     let read = timeout(LOGIN_TIME, to_bytes(body, MOST_BYTES)).await;
     let Ok(Ok(body)) = read else {
-        return Failure::from(reject::no_login()).into_response();
+        return HttpFailure::from(reject::no_login()).into_response();
     };
-    let Ok(Login { token }) = serde_json::from_slice(&body) else {
-        return Failure::from(reject::no_login()).into_response();
+    let Ok(LoginBody { token }) = serde_json::from_slice(&body) else {
+        return HttpFailure::from(reject::no_login()).into_response();
     };
     match log_in_with(&guard, token, &parts).await {
         Ok(response) => response,
-        Err(error) => Failure::from(error).into_response(),
+        Err(error) => HttpFailure::from(error).into_response(),
     }
 }
 
 async fn log_in_with(
-    guard: &Guard,
+    guard: &RequestGuard,
     token: SecretString,
     request: &Parts,
 ) -> Result<Response, Error> {
@@ -90,16 +90,16 @@ async fn log_in_with(
 }
 
 /// `DELETE /login`: ends the login. The token stays valid.
-pub(crate) async fn log_out(State(guard): State<Arc<Guard>>, request: Request) -> Response {
+pub(crate) async fn log_out(State(guard): State<Arc<RequestGuard>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     if !guard.is_own_or_no_page(&parts) {
-        return Failure::from(reject::wrong_origin()).into_response();
+        return HttpFailure::from(reject::wrong_origin()).into_response();
     }
     let cookie = guard.login_cookie(&parts);
     if let Some(login) = cookie.value_in(&parts.headers)
         && let Err(error) = guard.logins.end(&login).await
     {
-        return Failure::from(reject::logins_unusable(error)).into_response();
+        return HttpFailure::from(reject::logins_unusable(error)).into_response();
     }
     let mut response = StatusCode::NO_CONTENT.into_response();
     if let Some(cookie) = cookie.removal_header() {
@@ -108,7 +108,7 @@ pub(crate) async fn log_out(State(guard): State<Arc<Guard>>, request: Request) -
     response
 }
 
-impl Guard {
+impl RequestGuard {
     fn logged_in(&self, service: &Service) -> Response {
         let library = service.library();
         let mut response = Json(LoggedIn {

@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use serde_json::json;
 
-use crate::guard::{Guard, LoginCookie};
+use crate::guard::{LoginCookie, RequestGuard};
 use crate::oidc::{LoginAnswer, LoginAttempt, LoginFailed, Oidc};
 use crate::reject;
 
@@ -18,14 +18,14 @@ use crate::reject;
 const REDIRECT: &str = "/login/oidc";
 
 /// `GET /login/issuers`: names of the issuers with which people can log in.
-pub(crate) async fn issuers(State(guard): State<Arc<Guard>>) -> Response {
+pub(crate) async fn issuers(State(guard): State<Arc<RequestGuard>>) -> Response {
     let names: Vec<&str> = guard.oidc.iter().flat_map(Oidc::login_names).collect();
     Json(json!({"issuers": names})).into_response()
 }
 
 /// `GET /login/oidc/NAME`: sends the browser to an issuer.
 pub(crate) async fn begin(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<RequestGuard>>,
     name: Result<Path<String>, PathRejection>,
     request: Request,
 ) -> Response {
@@ -39,7 +39,11 @@ pub(crate) async fn begin(
     }
 }
 
-async fn begin_at(guard: &Guard, name: &str, request: &Parts) -> Result<Response, LoginFailed> {
+async fn begin_at(
+    guard: &RequestGuard,
+    name: &str,
+    request: &Parts,
+) -> Result<Response, LoginFailed> {
     let oidc = guard.oidc.as_ref().ok_or(LoginFailed::UnknownIssuer)?;
     let redirect_uri = redirect_uri(guard, request)?;
     let (attempt, address) = oidc.begin_login(name, &redirect_uri).await?;
@@ -49,7 +53,7 @@ async fn begin_at(guard: &Guard, name: &str, request: &Parts) -> Result<Response
 
 /// `GET /login/oidc?code=…&state=…`: the issuer's answer, which a browser brings.
 pub(crate) async fn finish(
-    State(guard): State<Arc<Guard>>,
+    State(guard): State<Arc<RequestGuard>>,
     answer: Result<Query<LoginAnswer>, QueryRejection>,
     request: Request,
 ) -> Response {
@@ -70,7 +74,7 @@ pub(crate) async fn finish(
 }
 
 async fn finish_with(
-    guard: &Guard,
+    guard: &RequestGuard,
     answer: LoginAnswer,
     request: &Parts,
 ) -> Result<Response, LoginFailed> {
@@ -87,7 +91,7 @@ async fn finish_with(
     with_cookie(to_page, guard.login_cookie(request).set_header(&login))
 }
 
-fn attempt_cookie(guard: &Guard, request: &Parts) -> LoginCookie {
+fn attempt_cookie(guard: &RequestGuard, request: &Parts) -> LoginCookie {
     guard.login_cookie(request).of_attempt(REDIRECT)
 }
 
@@ -106,7 +110,7 @@ fn with_cookie(
 }
 
 /// The URL to which the issuer sends the browser back, as it is registered there.
-fn redirect_uri(guard: &Guard, request: &Parts) -> Result<String, LoginFailed> {
+fn redirect_uri(guard: &RequestGuard, request: &Parts) -> Result<String, LoginFailed> {
     let base = guard.base_url(request).ok_or(LoginFailed::UnknownIssuer)?;
     Ok(format!("{base}{REDIRECT}"))
 }

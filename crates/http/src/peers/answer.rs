@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::header::PassedCaller;
 use crate::prefer::preferred_wait;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_core::jobs::Peers;
 use sshjobs_wire::Service;
 
@@ -55,7 +55,7 @@ pub(crate) async fn for_the_caller(
     next: Next,
 ) -> Response {
     let Some(passed) = PassedCaller::of(request.headers()) else {
-        return Failure::from(reject::without_token()).into_response();
+        return HttpFailure::from(reject::without_token()).into_response();
     };
     if let Some(reached_at) = PassedCaller::reached_at(request.headers()) {
         request.extensions_mut().insert(reached_at);

@@ -15,5 +15,5 @@ pub(crate) use answer::{answer_peers, for_the_caller};
 pub use ask::ClusterPrompters;
 pub(crate) use ask::ask_route;
 pub(crate) use pass_on::{HttpPassOn, pass_on_files};
-pub(crate) use session::{Client, pass_on_session};
+pub(crate) use session::{WebSocketClient, pass_on_session};
 pub(crate) use sticky::{answer_at_replica, stick_to_replica};

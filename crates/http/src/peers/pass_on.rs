@@ -19,9 +19,9 @@ use tokio::task::JoinSet;
 use super::header::PassedCaller;
 use crate::file_address::FileAddress;
 use crate::prefer::prefer_wait;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_core::jobs::Peers;
-use sshjobs_wire::{Error, PassOn, Passed, Service, not_passed_on};
+use sshjobs_wire::{Error, PassOn, PassedCall, Service, not_passed_on};
 
 /// Passes calls on over the streams between replicas.
 pub(crate) struct HttpPassOn {
@@ -37,7 +37,7 @@ impl HttpPassOn {
     }
 
     /// Performs a verb at a replica.
-    async fn perform(&self, replica: &str, passed: Passed) -> Result<Value, Error> {
+    async fn perform(&self, replica: &str, passed: PassedCall) -> Result<Value, Error> {
         let body = serde_json::to_vec(&passed.request).expect("a request is plain data");
         let mut request = Request::post(format!("/v1/{}", passed.verb))
             .header(header::CONTENT_TYPE, "application/json")
@@ -60,7 +60,11 @@ impl HttpPassOn {
 }
 
 impl PassOn for HttpPassOn {
-    fn call<'a>(&'a self, replica: &'a str, passed: Passed) -> BoxFuture<'a, Result<Value, Error>> {
+    fn call<'a>(
+        &'a self,
+        replica: &'a str,
+        passed: PassedCall,
+    ) -> BoxFuture<'a, Result<Value, Error>> {
         self.perform(replica, passed).boxed()
     }
 }
@@ -105,12 +109,12 @@ pub(crate) async fn pass_on_files(
     // Not by axum, which refuses names that are not UTF-8.
     let host = match FileAddress::parse(request.uri()) {
         Ok(address) => address.host,
-        Err(error) => return Failure::from(error).into_response(),
+        Err(error) => return HttpFailure::from(error).into_response(),
     };
     let replica = match service.replica_of_host(&host).await {
         Ok(Some(replica)) => replica,
         Ok(None) => return next.run(request).await,
-        Err(error) => return Failure::from(error).into_response(),
+        Err(error) => return HttpFailure::from(error).into_response(),
     };
     let Some(peers) = service.library().peers() else {
         return next.run(request).await;
@@ -120,12 +124,12 @@ pub(crate) async fn pass_on_files(
     match format!("/v1{path}").parse() {
         Ok(uri) => *request.uri_mut() = uri,
         Err(error) => {
-            return Failure::from(not_passed_on(&replica, &error)).into_response();
+            return HttpFailure::from(not_passed_on(&replica, &error)).into_response();
         }
     }
     PassedCaller::of_service(&service).write_to(request.headers_mut());
     match send(&*peers, &replica, request).await {
         Ok(response) => response,
-        Err(error) => Failure::from(error).into_response(),
+        Err(error) => HttpFailure::from(error).into_response(),
     }
 }

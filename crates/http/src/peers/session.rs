@@ -12,7 +12,7 @@ use super::header::PassedCaller;
 use sshjobs_wire::{Error, Service, not_passed_on};
 
 /// Both directions of a client's connection.
-pub(crate) struct Client<'a> {
+pub(crate) struct WebSocketClient<'a> {
     pub(crate) sink: &'a mut SplitSink<WebSocket, ws::Message>,
     pub(crate) stream: &'a mut SplitStream<WebSocket>,
 }
@@ -25,9 +25,9 @@ pub(crate) async fn pass_on_session(
     service: &Service,
     replica: &str,
     first: String,
-    client: Client<'_>,
+    client: WebSocketClient<'_>,
 ) -> Result<(), Error> {
-    let Client { sink, stream } = client;
+    let WebSocketClient { sink, stream } = client;
     let library = service.library();
     let Some(peers) = library.peers() else {
         return Err(not_passed_on(replica, &"there is no cluster"));

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::header::PassedCaller;
 use super::pass_on::send;
 use crate::reject;
-use crate::status::Failure;
+use crate::status::HttpFailure;
 use sshjobs_core::jobs::Peers;
 use sshjobs_wire::{Error, ReachedAt, Service};
 
@@ -36,7 +36,7 @@ pub(crate) async fn stick_to_replica(
             request = same;
             state
         }
-        Err(error) => return Failure::from(error).into_response(),
+        Err(error) => return HttpFailure::from(error).into_response(),
     };
     if let Some(replica) = request_state.as_deref().and_then(replica_in)
         && peers.is_other(replica)
@@ -106,7 +106,7 @@ pub(crate) async fn answer_at_replica(
     match replica_in(&form) {
         Some(replica) if peers.is_other(replica) => {
             let response = send(&*peers, replica, request).await;
-            response.unwrap_or_else(|error| Failure::from(error).into_response())
+            response.unwrap_or_else(|error| HttpFailure::from(error).into_response())
         }
         _ => next.run(request).await,
     }
@@ -120,7 +120,7 @@ fn session_of(headers: &HeaderMap) -> Option<(String, String)> {
 
 async fn pass_on(peers: &dyn Peers, replica: &str, mut request: Request) -> Response {
     let Some(service) = request.extensions().get::<Service>() else {
-        return Failure::from(reject::without_token()).into_response();
+        return HttpFailure::from(reject::without_token()).into_response();
     };
     let caller = PassedCaller::of_service(service);
     caller.write_to(request.headers_mut());
@@ -128,6 +128,6 @@ async fn pass_on(peers: &dyn Peers, replica: &str, mut request: Request) -> Resp
     PassedCaller::write_reached_at(request.headers_mut(), reached_at.as_ref());
     match send(peers, replica, request).await {
         Ok(response) => response,
-        Err(error) => Failure::from(error).into_response(),
+        Err(error) => HttpFailure::from(error).into_response(),
     }
 }

@@ -11,9 +11,9 @@ use secrecy::zeroize::Zeroizing;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::target::{Format, Place, Target};
+use super::target::{BodyFormat, TargetAddress, WebhookTarget};
 use sshjobs_core::jobs::{Carrier, NotifyConfig, NotifyFormat};
-use sshjobs_job::notify::{Attempt, Delivery, Receiver, SigningKey};
+use sshjobs_job::notify::{Delivery, DeliveryAttempt, Receiver, ReceiverKey};
 
 /// Time limit for reading the files of a target.
 const FILE_TIME: Duration = Duration::from_secs(5);
@@ -54,17 +54,19 @@ impl Carrier for Webhooks {
         }
     }
 
-    fn attempt(&self, delivery: Delivery) -> BoxFuture<'static, Attempt> {
+    fn attempt(&self, delivery: Delivery) -> BoxFuture<'static, DeliveryAttempt> {
         let config = Arc::clone(&self.config);
         async move {
             let receiver = delivery.receiver.clone();
             // Files with URLs and keys may be on a slow disk.
             let finding = spawn_blocking(move || match &receiver {
                 Receiver::Target(name) => configured(&config, name),
-                Receiver::Url(url) => named_by_a_person(&config, Place::Url(url.as_str().into())),
+                Receiver::Url(url) => {
+                    named_by_a_person(&config, TargetAddress::Url(url.as_str().into()))
+                }
                 Receiver::Command(command) => {
                     let words = ["/bin/sh", "-c", command].map(SecretString::from);
-                    named_by_a_person(&config, Place::Command(words.into()))
+                    named_by_a_person(&config, TargetAddress::Command(words.into()))
                 }
             });
             let found = match timeout(FILE_TIME, finding).await {
@@ -75,28 +77,28 @@ impl Carrier for Webhooks {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
             match found {
                 Ok(target) => target.attempt(&delivery, now).await,
-                Err(why) => Attempt::Failed(why),
+                Err(why) => DeliveryAttempt::Failed(why),
             }
         }
         .boxed()
     }
 }
 
-fn configured(config: &NotifyConfig, name: &str) -> Result<Target, String> {
+fn configured(config: &NotifyConfig, name: &str) -> Result<WebhookTarget, String> {
     // Only deliveries to known targets are claimed.
     let target = config.targets.get(name).ok_or("this process has no target with this name")?;
     let place = if let Some(url) = &target.url {
-        Place::Url(url.as_str().into())
+        TargetAddress::Url(url.as_str().into())
     } else if let Some(file) = &target.url_file {
-        Place::Url(secret_in(file)?)
+        TargetAddress::Url(secret_in(file)?)
     } else {
-        Place::Command(target.command.iter().map(|word| word.as_str().into()).collect())
+        TargetAddress::Command(target.command.iter().map(|word| word.as_str().into()).collect())
     };
-    Ok(Target {
+    Ok(WebhookTarget {
         place,
         format: match target.format {
-            NotifyFormat::Json => Format::Json,
-            NotifyFormat::Slack => Format::Slack,
+            NotifyFormat::Json => BodyFormat::Json,
+            NotifyFormat::Slack => BodyFormat::Slack,
         },
         key: target.signing_key_file.as_deref().map(key_in).transpose()?,
         allows_private: target.allow_private_addresses,
@@ -104,21 +106,21 @@ fn configured(config: &NotifyConfig, name: &str) -> Result<Target, String> {
 }
 
 /// A person who names an address of a private network means it.
-fn named_by_a_person(config: &NotifyConfig, place: Place) -> Result<Target, String> {
+fn named_by_a_person(config: &NotifyConfig, place: TargetAddress) -> Result<WebhookTarget, String> {
     let key = match &place {
-        Place::Url(_) => config.signing_key_file.as_deref().map(key_in).transpose()?,
-        Place::Command(_) => None,
+        TargetAddress::Url(_) => config.signing_key_file.as_deref().map(key_in).transpose()?,
+        TargetAddress::Command(_) => None,
     };
-    Ok(Target {
+    Ok(WebhookTarget {
         place,
-        format: Format::Json,
+        format: BodyFormat::Json,
         key,
         allows_private: true,
     })
 }
 
-fn key_in(file: &Path) -> Result<SigningKey, String> {
-    SigningKey::parse(&secret_in(file)?).map_err(|error| format!("{}: {error}", file.display()))
+fn key_in(file: &Path) -> Result<ReceiverKey, String> {
+    ReceiverKey::parse(&secret_in(file)?).map_err(|error| format!("{}: {error}", file.display()))
 }
 
 /// The text of a file, without the line feed at its end.

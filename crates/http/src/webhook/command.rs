@@ -9,7 +9,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use sshjobs_job::notify::{Attempt, Delivery};
+use sshjobs_job::notify::{Delivery, DeliveryAttempt};
 
 /// Time limit for a command.
 const COMMAND_TIME: Duration = Duration::from_secs(30);
@@ -19,9 +19,9 @@ pub(super) async fn run_command(
     words: &[SecretString],
     delivery: &Delivery,
     body: String,
-) -> Attempt {
+) -> DeliveryAttempt {
     let Some((program, arguments)) = words.split_first() else {
-        return Attempt::Refused("the command is empty".to_owned());
+        return DeliveryAttempt::Refused("the command is empty".to_owned());
     };
     let spawned = Command::new(program.expose_secret())
         .args(arguments.iter().map(ExposeSecret::expose_secret))
@@ -37,7 +37,9 @@ pub(super) async fn run_command(
         .spawn();
     let mut child = match spawned {
         Ok(child) => child,
-        Err(error) => return Attempt::Failed(format!("the command can't be started: {error}")),
+        Err(error) => {
+            return DeliveryAttempt::Failed(format!("the command can't be started: {error}"));
+        }
     };
     // The child leads its group. Its id is known as long as it was not waited for.
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -51,15 +53,19 @@ pub(super) async fn run_command(
     };
     let running = async { tokio::join!(feeding, child.wait()).1 };
     match timeout(COMMAND_TIME, running).await {
-        Ok(Ok(status)) if status.success() => Attempt::Accepted,
-        Ok(Ok(status)) => Attempt::Failed(format!("the command ended with {}", in_words(status))),
-        Ok(Err(error)) => Attempt::Failed(format!("the command can't be waited for: {error}")),
+        Ok(Ok(status)) if status.success() => DeliveryAttempt::Accepted,
+        Ok(Ok(status)) => {
+            DeliveryAttempt::Failed(format!("the command ended with {}", in_words(status)))
+        }
+        Ok(Err(error)) => {
+            DeliveryAttempt::Failed(format!("the command can't be waited for: {error}"))
+        }
         Err(_) => {
             if let Some(group) = group {
                 // It may have ended just now.
                 kill_process_group(group, Signal::KILL).ok();
             }
-            Attempt::Failed(format!("the command takes longer than {COMMAND_TIME:?}"))
+            DeliveryAttempt::Failed(format!("the command takes longer than {COMMAND_TIME:?}"))
         }
     }
 }

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::address::address_of;
 use sshjobs_base::dial::dial_at;
-use sshjobs_job::notify::Attempt;
+use sshjobs_job::notify::DeliveryAttempt;
 
 /// Time limit for a whole attempt, less than that of a claim.
 const POST_TIME: Duration = Duration::from_secs(20);
@@ -24,36 +24,36 @@ pub(super) async fn post(
     headers: &[(&str, Option<String>)],
     body: String,
     allows_private: bool,
-) -> Attempt {
+) -> DeliveryAttempt {
     let url = match Url::parse(url) {
         Ok(url) if matches!(url.scheme(), "https" | "http") => url,
         Ok(_) | Err(_) => {
-            return Attempt::Refused("the URL is not one of http or https".to_owned());
+            return DeliveryAttempt::Refused("the URL is not one of http or https".to_owned());
         }
     };
     let sent = timeout(POST_TIME, status_of(&url, headers, body, allows_private)).await;
     match sent {
         Ok(Ok(status)) => judge(status),
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Attempt::Refused(error.to_string())
+            DeliveryAttempt::Refused(error.to_string())
         }
-        Ok(Err(error)) => Attempt::Failed(error.to_string()),
-        Err(_) => Attempt::Failed(format!("no answer within {POST_TIME:?}")),
+        Ok(Err(error)) => DeliveryAttempt::Failed(error.to_string()),
+        Err(_) => DeliveryAttempt::Failed(format!("no answer within {POST_TIME:?}")),
     }
 }
 
 /// The result of an attempt with this status, as Standard Webhooks advises.
-fn judge(status: StatusCode) -> Attempt {
+fn judge(status: StatusCode) -> DeliveryAttempt {
     if status.is_success() {
-        return Attempt::Accepted;
+        return DeliveryAttempt::Accepted;
     }
     let answer = format!("the answer is {status}");
     if status.is_redirection() {
-        Attempt::Failed(format!("{answer}, and redirects are not followed"))
+        DeliveryAttempt::Failed(format!("{answer}, and redirects are not followed"))
     } else if status == StatusCode::GONE {
-        Attempt::Refused(answer)
+        DeliveryAttempt::Refused(answer)
     } else {
-        Attempt::Failed(answer)
+        DeliveryAttempt::Failed(answer)
     }
 }
 

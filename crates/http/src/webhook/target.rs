@@ -4,24 +4,24 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::command::run_command;
 use super::post::post;
-use sshjobs_job::notify::{Attempt, Delivery, SigningKey};
+use sshjobs_job::notify::{Delivery, DeliveryAttempt, ReceiverKey};
 
 /// A target, with everything that an attempt needs.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(super) struct WebhookTarget {
     /// Where it is.
-    pub(super) place: Place,
+    pub(super) place: TargetAddress,
     /// Format of the body.
-    pub(super) format: Format,
+    pub(super) format: BodyFormat,
     /// Signs the body. `None`: it is not signed.
-    pub(super) key: Option<SigningKey>,
+    pub(super) key: Option<ReceiverKey>,
     /// Whether addresses of private networks may be called.
     pub(super) allows_private: bool,
 }
 
 /// Where a target is. Both may contain secrets.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum TargetAddress {
     /// A URL, to which the body is sent with POST.
     Url(SecretString),
     /// A program with its arguments, which reads the body from its stdin.
@@ -30,7 +30,7 @@ pub(super) enum Place {
 
 /// Format of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Format {
+pub(super) enum BodyFormat {
     /// All facts, as JSON.
     #[default]
     Json,
@@ -38,16 +38,16 @@ pub(super) enum Format {
     Slack,
 }
 
-impl Target {
+impl WebhookTarget {
     /// Tries to deliver once. `now` is in seconds since the Unix epoch.
-    pub(super) async fn attempt(&self, delivery: &Delivery, now: u64) -> Attempt {
+    pub(super) async fn attempt(&self, delivery: &Delivery, now: u64) -> DeliveryAttempt {
         let body = match self.format {
-            Format::Json => delivery.message.to_json(&delivery.id),
-            Format::Slack => delivery.message.to_slack(),
+            BodyFormat::Json => delivery.message.to_json(&delivery.id),
+            BodyFormat::Slack => delivery.message.to_slack(),
         };
         let body = body.to_string();
         match &self.place {
-            Place::Url(url) => {
+            TargetAddress::Url(url) => {
                 let signature =
                     self.key.as_ref().map(|key| key.sign(&delivery.id, now, body.as_bytes()));
                 let headers = [
@@ -57,7 +57,7 @@ impl Target {
                 ];
                 post(url.expose_secret(), &headers, body, self.allows_private).await
             }
-            Place::Command(words) => run_command(words, delivery, body).await,
+            TargetAddress::Command(words) => run_command(words, delivery, body).await,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::Nonce;
 pub struct Announcements {
     nonce: Vec<u8>,
     held: Vec<u8>,
-    state: State,
+    state: SearchState,
     /// Number of lines that are still to be removed.
     lines: u32,
     /// Whether output before the first line is printed again after it.
@@ -24,7 +24,7 @@ pub struct Announcements {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum State {
+enum SearchState {
     Looking,
     /// The lines were found or given up, so everything passes.
     Done,
@@ -39,9 +39,9 @@ impl Announcements {
     /// Expects this number of `lines` that start with `nonce`. With 0, everything passes.
     pub fn new(nonce: &Nonce, lines: u32) -> Self {
         let state = if lines > 0 {
-            State::Looking
+            SearchState::Looking
         } else {
-            State::Done
+            SearchState::Done
         };
         let nonce = nonce.as_str().as_bytes().to_vec();
         Self {
@@ -66,7 +66,7 @@ impl Announcements {
     /// Returns the command's own part of the next `chunk` of stdout, and the process id if this
     /// chunk completes its line.
     pub fn strip(&mut self, chunk: Bytes) -> (Bytes, Option<u32>) {
-        if self.state == State::Done {
+        if self.state == SearchState::Done {
             return (chunk, None);
         }
         self.held.extend_from_slice(&chunk);
@@ -93,7 +93,7 @@ impl Announcements {
                 passed.drain(from..after);
                 self.lines -= 1;
                 if self.lines == 0 {
-                    self.state = State::Done;
+                    self.state = SearchState::Done;
                 }
                 (passed.into(), pid)
             }
@@ -120,7 +120,7 @@ impl Announcements {
     }
 
     fn give_up(&mut self) -> Vec<u8> {
-        self.state = State::Done;
+        self.state = SearchState::Done;
         std::mem::take(&mut self.held)
     }
 

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{FleetCounts, FleetPlan, FleetSummary, Member};
 use crate::Signal;
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 
 /// The members of a fleet and their states.
 pub struct Fleet {
@@ -41,7 +41,7 @@ impl Fleet {
     }
 
     /// The members, locked for a change.
-    pub fn lock_members(&self) -> Guard<'_, Vec<Member>> {
+    pub fn lock_members(&self) -> LockGuard<'_, Vec<Member>> {
         lock(&self.members)
     }
 

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MemberEnd, Printed};
+use super::{MemberEnd, PrintedSummary};
 use crate::{JobId, Outcome};
 use sshjobs_output::{Timestamp, time_of, timestamp_of};
 
@@ -87,7 +87,7 @@ impl Member {
     }
 
     /// Notes that the member has ended, and its output.
-    pub fn note_end(&mut self, outcome: Outcome, printed: Printed, now: SystemTime) {
+    pub fn note_end(&mut self, outcome: Outcome, printed: PrintedSummary, now: SystemTime) {
         self.progress = MemberProgress::Ended(Box::new(MemberResult {
             started_at: self.started_at().unwrap_or(now),
             ended_at: now,
@@ -204,7 +204,7 @@ mod tests {
         let started = member.clone();
         member.note_end(
             Outcome::Ended(Exit::Status(3)),
-            Printed::default(),
+            PrintedSummary::default(),
             time_of(9),
         );
         for member in [waiting, started, member] {
@@ -218,7 +218,7 @@ mod tests {
         let mut member = Member::new("web1");
         let refused = Outcome::NotStarted("no route".to_owned());
         member.note_start(time_of(5));
-        member.note_end(refused.clone(), Printed::default(), time_of(9));
+        member.note_end(refused.clone(), PrintedSummary::default(), time_of(9));
 
         member.note_retry();
         assert_eq!(member.end(), None);

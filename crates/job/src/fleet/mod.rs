@@ -17,6 +17,6 @@ pub use fold::{MOST as MOST_NAMES, RangeError, fold, holds_address, unfold, word
 pub use member::{Member, MemberProgress, MemberResult};
 pub use plan::{FleetPlan, StopAfter};
 pub use prefix::{prefixed, split_old_line};
-pub use printed::Printed;
+pub use printed::PrintedSummary;
 pub use rollout::{MemberEnd, Rollout};
 pub use summary::{FleetCounts, FleetSummary, MemberGroup};

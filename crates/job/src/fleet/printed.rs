@@ -8,7 +8,7 @@ use sshjobs_output::Stream;
 
 /// Summary of a member's output.
 #[derive(Clone, Debug, Default)]
-pub struct Printed {
+pub struct PrintedSummary {
     lines: u64,
     bytes: u64,
     last: VecDeque<String>,
@@ -20,7 +20,7 @@ pub struct Printed {
 const LAST_LINES: usize = 5;
 const LAST_CHARS: usize = 400;
 
-impl Printed {
+impl PrintedSummary {
     /// Adds a line.
     pub fn note(&mut self, stream: Stream, text: &str) {
         let printed = if stream == Stream::Stdout {
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn the_order_of_the_streams_makes_no_difference_but_what_is_on_which_does() {
         let of = |lines: &[(Stream, &str)]| {
-            let mut printed = Printed::default();
+            let mut printed = PrintedSummary::default();
             lines.iter().for_each(|(stream, line)| printed.note(*stream, line));
             printed.digest()
         };

@@ -127,13 +127,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Printed;
+    use crate::PrintedSummary;
     use crate::{Exit, JobId};
     use sshjobs_output::{Stream, time_of};
 
     fn member(name: &str, status: u32, lines: &[&str]) -> Member {
         let mut member = Member::new(name);
-        let mut printed = Printed::default();
+        let mut printed = PrintedSummary::default();
         lines.iter().for_each(|line| printed.note(Stream::Stdout, line));
         member.job = Some(JobId::new(name));
         member.note_end(Outcome::Ended(Exit::Status(status)), printed, time_of(0));

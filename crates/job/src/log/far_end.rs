@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::{EndEvidence, Exit, Outcome, Signal};
-use sshjobs_output::{Source, TerminalSize};
+use sshjobs_output::{OutputSource, TerminalSize};
 
 /// Where a job runs. It reports events, and accepts commands through its [`Controls`].
 ///
@@ -40,7 +40,7 @@ pub enum FarEvent {
     /// The host refuses to run the command.
     Refused,
     /// Bytes that the command wrote.
-    Data(Source, Bytes),
+    Data(OutputSource, Bytes),
     /// No more data will come.
     Eof,
     /// How the command ended.

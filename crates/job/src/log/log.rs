@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::pending::LogEvent;
-use super::recorder::Change;
+use super::recorder::LogChange;
 use crate::{Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal, SignalNote};
 use sshjobs_output::{
-    LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Source, Stream, TerminalModes,
+    LineNo, ModeTracker, OutputSource, Render, Ring, RingLimits, Selection, Stream, TerminalModes,
     Timestamp, time_of, timestamp_of,
 };
 
@@ -187,13 +187,15 @@ impl Log {
     }
 
     /// Applies a change that happened at `now`.
-    pub fn apply(&mut self, change: &Change, now: Instant) {
+    pub fn apply(&mut self, change: &LogChange, now: Instant) {
         match change {
-            Change::Started => self.run(),
-            Change::ProcessGroup(id) => self.pgid = Some(*id),
-            Change::Evidence(evidence) => self.evidence.merge(evidence.clone()),
-            Change::Append(source, bytes) => self.append(*source, bytes, self.clock.at(now), now),
-            Change::FinishStreams => self.finish_streams(self.clock.at(now)),
+            LogChange::Started => self.run(),
+            LogChange::ProcessGroup(id) => self.pgid = Some(*id),
+            LogChange::Evidence(evidence) => self.evidence.merge(evidence.clone()),
+            LogChange::Append(source, bytes) => {
+                self.append(*source, bytes, self.clock.at(now), now)
+            }
+            LogChange::FinishStreams => self.finish_streams(self.clock.at(now)),
         }
     }
 
@@ -219,7 +221,7 @@ impl Log {
     }
 
     /// Appends output. This also shows that the command runs.
-    fn append(&mut self, source: Source, bytes: &[u8], at: Timestamp, now: Instant) {
+    fn append(&mut self, source: OutputSource, bytes: &[u8], at: Timestamp, now: Instant) {
         // An empty chunk is not output: it must not end a silence or mark the job as running.
         if bytes.is_empty() {
             return;
@@ -458,7 +460,7 @@ mod tests {
         let mut first = Log::new(RingLimits::default());
         let now = Instant::now();
         let append =
-            |stream: Stream, text: &'static str| Change::Append(stream.into(), text.into());
+            |stream: Stream, text: &'static str| LogChange::Append(stream.into(), text.into());
         first.apply(&append(Stream::Stdout, "é one\n"), now);
         first.apply(&append(Stream::Stderr, "two\n"), now);
         let started_at = wall_now() - 60_000;
@@ -508,7 +510,7 @@ mod tests {
         let mut log = Log::resumed(Ring::new(RingLimits::default()), past.clone());
         assert_eq!(log.age(), Duration::ZERO);
         log.apply(
-            &Change::Append(Stream::Stdout.into(), "line\n".into()),
+            &LogChange::Append(Stream::Stdout.into(), "line\n".into()),
             Instant::now(),
         );
         assert!(log.status(None).last_output_at >= Some(time_of(past.started_at)));

@@ -25,5 +25,5 @@ pub use far_end::{Backlog, Controls, FarEnd, FarEndError, FarEvent};
 pub use log::{Log, Past, Phase, Status, wall_now};
 pub(crate) use pending::Pending;
 pub use pending::{Batch, EndOfJob, LogEvent, OutputStore, StoreLoad};
-pub use recorder::{Change, End, Recorded, Recorder};
+pub use recorder::{End, LogChange, Recorded, Recorder};
 pub(super) use scrubbing::{Scrubbed, Scrubbing};

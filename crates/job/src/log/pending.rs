@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{JobId, Outcome};
-use sshjobs_output::{Checkpoint, LineNo, Source, Timestamp};
+use sshjobs_output::{Checkpoint, LineNo, OutputSource, Timestamp};
 
 /// Stores a job's output before it is shown.
 pub trait OutputStore: Send + Sync {
@@ -56,7 +56,7 @@ pub enum EndOfJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
     /// Bytes were printed.
-    Append(Source, Bytes),
+    Append(OutputSource, Bytes),
     /// Both streams have ended.
     FinishStreams,
     /// The job has ended.

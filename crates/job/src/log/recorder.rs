@@ -9,7 +9,7 @@ use super::drain::Drain;
 use super::far_end::FarEvent;
 use crate::announced::Announcements;
 use crate::{EndEvidence, Exit, LostWhy, Outcome};
-use sshjobs_output::{Source, Stream};
+use sshjobs_output::{OutputSource, Stream};
 
 /// Turns the events of a far end into changes of the job's log. Pure: the caller passes the time,
 /// and it never waits.
@@ -30,7 +30,7 @@ pub struct Recorder {
 
 /// A change of a job's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum LogChange {
     /// The command runs.
     Started,
     /// The host has reported the job's process group.
@@ -38,7 +38,7 @@ pub enum Change {
     /// The host has reported facts about the job's end.
     Evidence(EndEvidence),
     /// Output of the command.
-    Append(Source, Bytes),
+    Append(OutputSource, Bytes),
     /// Both streams have ended: unfinished lines become lines.
     FinishStreams,
 }
@@ -56,7 +56,7 @@ pub enum End {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Changes to make, in this order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<LogChange>,
     /// Set when recording has ended.
     pub end: Option<End>,
 }
@@ -83,10 +83,10 @@ impl Recorder {
             self.may_be_refused = false;
         }
         match event {
-            FarEvent::Started => Recorded::of(vec![Change::Started]),
+            FarEvent::Started => Recorded::of(vec![LogChange::Started]),
             // Only the host's own stdout has announcements.
             FarEvent::Data(source, bytes) if source == Stream::Stdout.into() => self.stdout(bytes),
-            FarEvent::Data(source, bytes) => Recorded::of(vec![Change::Append(source, bytes)]),
+            FarEvent::Data(source, bytes) => Recorded::of(vec![LogChange::Append(source, bytes)]),
             FarEvent::Eof => self.end_of_file(),
             FarEvent::Exit(exit) => self.exit_told(exit, now),
             FarEvent::Refused if was_first => self.end(End::Outcome(Outcome::Refused)),
@@ -94,8 +94,8 @@ impl Recorder {
             // Nothing can follow, as at the end of a drain.
             FarEvent::Closed => self.drained(),
             FarEvent::Lost => self.lost(),
-            FarEvent::ProcessGroup(id) => Recorded::of(vec![Change::ProcessGroup(id)]),
-            FarEvent::Evidence(evidence) => Recorded::of(vec![Change::Evidence(evidence)]),
+            FarEvent::ProcessGroup(id) => Recorded::of(vec![LogChange::ProcessGroup(id)]),
+            FarEvent::Evidence(evidence) => Recorded::of(vec![LogChange::Evidence(evidence)]),
             FarEvent::Over(outcome) => self.end(End::Outcome(outcome)),
             FarEvent::Detached => self.end(End::Detached),
         }
@@ -132,11 +132,11 @@ impl Recorder {
         let (own, process_group) = self.announcements.strip(bytes);
         let mut changes = Vec::with_capacity(2);
         if !own.is_empty() {
-            changes.push(Change::Append(Stream::Stdout.into(), own));
+            changes.push(LogChange::Append(Stream::Stdout.into(), own));
         }
         if let Some(id) = process_group {
             self.announced += 1;
-            changes.push(Change::ProcessGroup(id));
+            changes.push(LogChange::ProcessGroup(id));
         }
         Recorded::of(changes)
     }
@@ -145,7 +145,7 @@ impl Recorder {
         self.eof = true;
         // First: held bytes may be the unfinished line that the end of the stream completes.
         let mut changes = self.held_back();
-        changes.push(Change::FinishStreams);
+        changes.push(LogChange::FinishStreams);
         Recorded::of(changes)
     }
 
@@ -174,18 +174,18 @@ impl Recorder {
     }
 
     /// Returns the bytes that were held back: they are the command's own.
-    fn held_back(&mut self) -> Vec<Change> {
+    fn held_back(&mut self) -> Vec<LogChange> {
         let held = self.announcements.finish();
         if held.is_empty() {
             Vec::new()
         } else {
-            vec![Change::Append(Stream::Stdout.into(), held.into())]
+            vec![LogChange::Append(Stream::Stdout.into(), held.into())]
         }
     }
 }
 
 impl Recorded {
-    fn of(changes: Vec<Change>) -> Self {
+    fn of(changes: Vec<LogChange>) -> Self {
         Self { changes, end: None }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::recorder::Change;
+use super::recorder::LogChange;
 use sshjobs_output::Stream;
 use sshjobs_output::scrub::{HiddenSecret, Scrubber};
 
@@ -36,7 +36,7 @@ struct StreamScrubbing {
 /// Changes of a log without secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Scrubbed {
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<LogChange>,
     /// Received bytes that will never be in the log, minus bytes in the log that were never received.
     /// Bytes that are held back count as removed until they are returned.
     pub(crate) bytes_removed: i64,
@@ -44,7 +44,7 @@ pub(crate) struct Scrubbed {
 
 impl Scrubbed {
     /// Changes of a job without secrets.
-    pub(crate) fn untouched(changes: Vec<Change>) -> Self {
+    pub(crate) fn untouched(changes: Vec<LogChange>) -> Self {
         Self {
             changes,
             bytes_removed: 0,
@@ -73,22 +73,24 @@ impl Scrubbing {
     }
 
     /// Hides secrets in changes of a log.
-    pub(crate) fn scrub(&mut self, changes: Vec<Change>, now: Instant) -> Scrubbed {
+    pub(crate) fn scrub(&mut self, changes: Vec<LogChange>, now: Instant) -> Scrubbed {
         let mut scrubbed = Vec::with_capacity(changes.len());
         for change in changes {
             match change {
-                Change::Append(source, bytes) => {
+                LogChange::Append(source, bytes) => {
                     let bytes = self.stream_mut(source.stream).take(&bytes, now);
                     // A chunk that is held back is not output yet.
                     if !bytes.is_empty() {
-                        scrubbed.push(Change::Append(source, bytes));
+                        scrubbed.push(LogChange::Append(source, bytes));
                     }
                 }
-                Change::FinishStreams => {
+                LogChange::FinishStreams => {
                     self.finish_streams(&mut scrubbed);
-                    scrubbed.push(Change::FinishStreams);
+                    scrubbed.push(LogChange::FinishStreams);
                 }
-                other @ (Change::Started | Change::ProcessGroup(_) | Change::Evidence(_)) => {
+                other @ (LogChange::Started
+                | LogChange::ProcessGroup(_)
+                | LogChange::Evidence(_)) => {
                     scrubbed.push(other);
                 }
             }
@@ -102,7 +104,7 @@ impl Scrubbing {
         for stream in Stream::ALL {
             let bytes = self.stream_mut(stream).release(now);
             if !bytes.is_empty() {
-                changes.push(Change::Append(stream.into(), bytes));
+                changes.push(LogChange::Append(stream.into(), bytes));
             }
         }
         self.counted(changes)
@@ -115,16 +117,16 @@ impl Scrubbing {
         self.counted(changes)
     }
 
-    fn finish_streams(&mut self, changes: &mut Vec<Change>) {
+    fn finish_streams(&mut self, changes: &mut Vec<LogChange>) {
         for stream in Stream::ALL {
             let bytes = self.stream_mut(stream).finish();
             if !bytes.is_empty() {
-                changes.push(Change::Append(stream.into(), bytes));
+                changes.push(LogChange::Append(stream.into(), bytes));
             }
         }
     }
 
-    fn counted(&mut self, changes: Vec<Change>) -> Scrubbed {
+    fn counted(&mut self, changes: Vec<LogChange>) -> Scrubbed {
         let of_stdout = std::mem::take(&mut self.stdout.bytes_removed);
         let of_stderr = std::mem::take(&mut self.stderr.bytes_removed);
         Scrubbed {
@@ -185,17 +187,17 @@ fn length(bytes: &[u8]) -> i64 {
 mod tests {
     use super::*;
 
-    fn append(stream: Stream, text: &'static str) -> Change {
-        Change::Append(stream.into(), text.into())
+    fn append(stream: Stream, text: &'static str) -> LogChange {
+        LogChange::Append(stream.into(), text.into())
     }
 
-    fn text_of(changes: &[Change]) -> String {
+    fn text_of(changes: &[LogChange]) -> String {
         let pieces = changes.iter().filter_map(|change| match change {
-            Change::Append(_, bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-            Change::Started
-            | Change::ProcessGroup(_)
-            | Change::Evidence(_)
-            | Change::FinishStreams => None,
+            LogChange::Append(_, bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+            LogChange::Started
+            | LogChange::ProcessGroup(_)
+            | LogChange::Evidence(_)
+            | LogChange::FinishStreams => None,
         });
         pieces.collect()
     }
@@ -213,7 +215,7 @@ mod tests {
             append(Stream::Stdout, "a hunt"),
             append(Stream::Stderr, "er2 b hunter2\n"),
             append(Stream::Stdout, "er2 c hun"),
-            Change::FinishStreams,
+            LogChange::FinishStreams,
         ];
 
         let Scrubbed {
@@ -222,7 +224,7 @@ mod tests {
         } = scrubbing.scrub(pieces, Instant::now());
 
         assert_eq!(text_of(&changes), "a er2 b [secret db]\n[secret db] c hun");
-        assert_eq!(changes.last(), Some(&Change::FinishStreams));
+        assert_eq!(changes.last(), Some(&LogChange::FinishStreams));
         assert_eq!(bytes_removed, 29 - 37);
     }
 
@@ -250,12 +252,12 @@ mod tests {
         scrubbing.withhold();
 
         let scrubbed = scrubbing.scrub(
-            vec![append(Stream::Stdout, "x"), Change::Started],
+            vec![append(Stream::Stdout, "x"), LogChange::Started],
             Instant::now(),
         );
 
         let expected = Scrubbed {
-            changes: vec![Change::Started],
+            changes: vec![LogChange::Started],
             bytes_removed: 1,
         };
         assert_eq!(scrubbed, expected);

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::message::Message;
+use super::message::Notification;
 use super::receiver::Receiver;
 
 /// A notification for one target. Times are in milliseconds since the Unix epoch.
@@ -13,7 +13,7 @@ pub struct Delivery {
     /// Receiver.
     pub receiver: Receiver,
     /// The content.
-    pub message: Message,
+    pub message: Notification,
     /// Time of its creation.
     pub created_at: u64,
     /// Number of attempts that were begun.
@@ -41,7 +41,7 @@ pub enum DeliveryState {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum DeliveryAttempt {
     /// The target has accepted it.
     Accepted,
     /// It failed, and may succeed later.

@@ -65,7 +65,7 @@ impl Occasion {
 /// The job at the time of the event. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct JobFacts {
+pub struct NotifiedJob {
     /// Its id.
     pub job_id: String,
     /// The fleet of which it is a member.
@@ -106,17 +106,17 @@ pub struct JobFacts {
 
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+pub struct Notification {
     /// The event.
     #[serde(flatten)]
     pub occasion: Occasion,
     /// When, in milliseconds since the Unix epoch.
     pub at: u64,
     /// The job.
-    pub job: JobFacts,
+    pub job: NotifiedJob,
 }
 
-impl Message {
+impl Notification {
     /// The id for one receiver, the same whichever process makes it: `msg_` and 32 hex digits.
     pub fn id_for(&self, receiver: &Receiver) -> String {
         let lines = match self.occasion {
@@ -195,11 +195,11 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn message() -> Message {
-        Message {
+    fn message() -> Notification {
+        Notification {
             occasion: Occasion::Ended,
             at: 1_000,
-            job: JobFacts {
+            job: NotifiedJob {
                 job_id: "web1-make-k3v9tq2x".to_owned(),
                 host: "web1".to_owned(),
                 command: "make `test` <!channel>".to_owned(),
@@ -208,7 +208,7 @@ mod tests {
                 has_failed: true,
                 exit_status: Some(3),
                 last_lines: vec!["<@U1> ```".to_owned()],
-                ..JobFacts::default()
+                ..NotifiedJob::default()
             },
         }
     }

@@ -4,7 +4,7 @@
 //! # Theory of operation
 //!
 //! An [`Occasion`] of a job, such as its end, becomes one [`Delivery`] for each target, with the
-//! [`Message`] as it is at that moment. The [`Outbox`] is a list that all processes with the same store
+//! [`Notification`] as it is at that moment. The [`Outbox`] is a list that all processes with the same store
 //! share. The process that sends a delivery claims it for a minute first; if that process dies, another one
 //! claims it again. The id of a message follows from its content, so that a receiver recognizes a second
 //! copy, and two processes that notice the same thing add one delivery. A delivery
@@ -16,8 +16,8 @@ mod outbox;
 mod receiver;
 mod signature;
 
-pub use delivery::{Attempt, Delivery, DeliveryState};
-pub use message::{JobFacts, Message, Occasion, shortened};
+pub use delivery::{Delivery, DeliveryAttempt, DeliveryState};
+pub use message::{Notification, NotifiedJob, Occasion, shortened};
 pub use outbox::{GIVEN_UP_AFTER, Outbox};
 pub use receiver::{Receiver, check_url};
-pub use signature::{BadSigningKey, SigningKey};
+pub use signature::{BadSigningKey, ReceiverKey};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::delivery::{Attempt, Delivery, DeliveryState};
+use super::delivery::{Delivery, DeliveryAttempt, DeliveryState};
 use super::receiver::Receiver;
 
 /// Deliveries of all processes with the same store, oldest first.
@@ -94,21 +94,21 @@ impl Outbox {
     }
 
     /// Notes how an attempt ended. Does nothing if another process has tried again meanwhile.
-    pub fn finish(&mut self, claimed: &Delivery, attempt: Attempt, now: u64) {
+    pub fn finish(&mut self, claimed: &Delivery, attempt: DeliveryAttempt, now: u64) {
         let found = self.deliveries.iter_mut().find(|known| known.id == claimed.id);
         let Some(delivery) = found.filter(|known| known.attempts == claimed.attempts) else {
             return;
         };
         match attempt {
-            Attempt::Accepted => {
+            DeliveryAttempt::Accepted => {
                 delivery.state = DeliveryState::Delivered(now);
                 delivery.last_error = None;
             }
-            Attempt::Failed(why) => {
+            DeliveryAttempt::Failed(why) => {
                 delivery.state = DeliveryState::Due(now + pause_after(delivery.attempts));
                 delivery.last_error = Some(why);
             }
-            Attempt::Refused(why) => {
+            DeliveryAttempt::Refused(why) => {
                 delivery.state = DeliveryState::GivenUp(now);
                 delivery.last_error = Some(why);
             }
@@ -160,16 +160,16 @@ fn pause_after(attempts: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::notify::{JobFacts, Message, Occasion, Receiver};
+    use crate::notify::{Notification, NotifiedJob, Occasion, Receiver};
 
     fn delivery(id: &str, now: u64) -> Delivery {
         Delivery {
             id: id.to_owned(),
             receiver: Receiver::Target("ops".to_owned()),
-            message: Message {
+            message: Notification {
                 occasion: Occasion::Ended,
                 at: now,
-                job: JobFacts::default(),
+                job: NotifiedJob::default(),
             },
             created_at: now,
             attempts: 0,
@@ -237,7 +237,7 @@ mod tests {
             pauses.push(next - now);
             now = next;
             let Some(claimed) = outbox.claim(now, is_any) else { break };
-            outbox.finish(&claimed, Attempt::Failed("refused".to_owned()), now);
+            outbox.finish(&claimed, DeliveryAttempt::Failed("refused".to_owned()), now);
         }
 
         assert_eq!(pauses[..4], [0, 5_000, 10_000, 20_000]);
@@ -256,9 +256,13 @@ mod tests {
         let mut outbox = outbox(0);
         let first = outbox.claim(0, is_any).unwrap();
         let second = outbox.claim(CLAIM, is_any).unwrap();
-        outbox.finish(&second, Attempt::Accepted, CLAIM + 1);
+        outbox.finish(&second, DeliveryAttempt::Accepted, CLAIM + 1);
 
-        outbox.finish(&first, Attempt::Failed("too slow".to_owned()), CLAIM + 2);
+        outbox.finish(
+            &first,
+            DeliveryAttempt::Failed("too slow".to_owned()),
+            CLAIM + 2,
+        );
 
         assert_eq!(
             outbox.deliveries()[0].state,
@@ -282,7 +286,7 @@ mod tests {
 
         for _ in 0..=MOST_OF_RECEIVER {
             let claimed = outbox.claim(0, is_any).unwrap();
-            outbox.finish(&claimed, Attempt::Accepted, 0);
+            outbox.finish(&claimed, DeliveryAttempt::Accepted, 0);
         }
 
         assert_eq!(outbox.deliveries().len(), MOST_OVER);

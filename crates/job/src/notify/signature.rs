@@ -9,7 +9,7 @@ use sha2::Sha256;
 
 /// A key that a receiver shares.
 #[derive(Debug)]
-pub struct SigningKey(SecretBox<[u8]>);
+pub struct ReceiverKey(SecretBox<[u8]>);
 
 /// A key that can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ const PREFIX: &str = "whsec_";
 /// Least bytes of a key, as the specification requires.
 const LEAST_BYTES: usize = 24;
 
-impl SigningKey {
+impl ReceiverKey {
     /// A key as text: `whsec_` and base64, or any other text, whose bytes are the key.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_specification_has_this_signature() {
-        let key = SigningKey::parse(&"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into()).unwrap();
+        let key = ReceiverKey::parse(&"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".into()).unwrap();
 
         let signature = key.sign(
             "msg_p5jXN8AQM9LWM0D4loKWxJek",
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_short_or_broken_key_is_refused() {
-        let parse = |text: &str| SigningKey::parse(&text.into()).err();
+        let parse = |text: &str| ReceiverKey::parse(&text.into()).err();
 
         assert_eq!(parse("hunter2"), Some(BadSigningKey::TooShort(7)));
         assert_eq!(parse("whsec_%%%"), Some(BadSigningKey::NotBase64));

@@ -8,7 +8,7 @@ use super::waiting::{Sleep, awaited};
 
 /// A process as the script describes it.
 #[derive(Debug, Default)]
-struct Described {
+struct DescribedProcess {
     pid: u32,
     first: Sample,
     second: Option<Sample>,
@@ -68,7 +68,7 @@ impl Processes {
     pub fn parse(stdout: &str) -> Option<Self> {
         let (_, rest) = stdout.split_once("sshjobs-inspect:begin\n")?;
         let (lines, _) = rest.split_once("\nsshjobs-inspect:end")?;
-        let mut reading = Reading::default();
+        let mut reading = ParsedLines::default();
         // Not `lines`, which would drop a carriage return of a command.
         for line in lines.split('\n') {
             let (word, values) = line.split_once(' ').unwrap_or((line, ""));
@@ -80,17 +80,17 @@ impl Processes {
 
 /// The lines read so far.
 #[derive(Default)]
-struct Reading {
+struct ParsedLines {
     machine: String,
     ticks_per_second: u64,
     total: usize,
     terminal: Option<Termios>,
-    processes: Vec<Described>,
+    processes: Vec<DescribedProcess>,
     /// Index of the process that the next lines describe.
     current: Option<usize>,
 }
 
-impl Reading {
+impl ParsedLines {
     fn take(&mut self, word: &str, values: &str) {
         match word {
             "machine" => self.machine = values.to_owned(),
@@ -113,14 +113,14 @@ impl Reading {
         let Some((pid, sample, fields)) = usage(values) else { return };
         let group = number(&fields, GROUP).filter(|group| *group > 0);
         self.current = Some(self.processes.len());
-        self.processes.push(Described {
+        self.processes.push(DescribedProcess {
             pid,
             first: sample,
             parent: number(&fields, PARENT).and_then(|pid| pid.try_into().ok()).unwrap_or_default(),
             state: fields.get(STATE).and_then(|state| state.chars().next()).unwrap_or('?'),
             is_in_foreground: group.is_some() && group == number(&fields, FOREGROUND_GROUP),
             started: number(&fields, STARTED).unwrap_or_default(),
-            ..Described::default()
+            ..DescribedProcess::default()
         });
     }
 
@@ -174,7 +174,7 @@ fn seconds(ticks: u64, ticks_per_second: u64) -> f64 {
     ticks as f64 / ticks_per_second as f64
 }
 
-impl Described {
+impl DescribedProcess {
     fn take(&mut self, word: &str, values: &str) {
         let number = values.parse::<u64>().ok();
         let small_number = values.parse::<u32>().ok();

@@ -22,7 +22,7 @@ pub(super) struct Sleep<'a> {
 }
 
 /// System calls that wait for the same kind of event.
-struct Calls {
+struct SystemCalls {
     /// The event, for the file of the call's descriptor.
     awaited: fn(AwaitedFile) -> Awaited,
     /// Their numbers on x86-64 (`syscall_64.tbl`).
@@ -33,79 +33,79 @@ struct Calls {
 }
 
 /// System calls that wait, by name: read, pread64, readv; write, pwrite64, writev, sendfile; and so on.
-const CALLS: [Calls; 13] = [
-    Calls {
+const CALLS: [SystemCalls; 13] = [
+    SystemCalls {
         awaited: Awaited::Input,
         x86_64: &[0, 17, 19],
         generic: &[63, 67, 65],
     },
-    Calls {
+    SystemCalls {
         awaited: Awaited::Room,
         x86_64: &[1, 18, 20, 40],
         generic: &[64, 68, 66, 71],
     },
     // recvfrom, recvmsg, recvmmsg
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Input(AwaitedFile::Socket),
         x86_64: &[45, 47, 299],
         generic: &[207, 212, 243],
     },
     // sendto, sendmsg, sendmmsg
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Room(AwaitedFile::Socket),
         x86_64: &[44, 46, 307],
         generic: &[206, 211, 269],
     },
     // accept, accept4
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Connection,
         x86_64: &[43, 288],
         generic: &[202, 242],
     },
     // connect
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::ConnectionAnswer,
         x86_64: &[42],
         generic: &[203],
     },
     // poll, select, pselect6, ppoll, and the calls of epoll
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Events,
         x86_64: &[7, 23, 232, 270, 271, 281, 441],
         generic: &[22, 72, 73, 441],
     },
     // nanosleep, clock_nanosleep
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Timer,
         x86_64: &[35, 230],
         generic: &[101, 115],
     },
     // wait4, waitid
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Child,
         x86_64: &[61, 247],
         generic: &[260, 95],
     },
     // futex, futex_waitv
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Lock,
         x86_64: &[202, 449],
         generic: &[98, 449],
     },
     // fcntl, flock
-    Calls {
+    SystemCalls {
         awaited: Awaited::FileLock,
         x86_64: &[72, 73],
         generic: &[25, 32],
     },
     // pause, rt_sigtimedwait, rt_sigsuspend
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Signal,
         x86_64: &[34, 128, 130],
         generic: &[133, 137],
     },
     // fsync, fdatasync, sync
-    Calls {
+    SystemCalls {
         awaited: |_| Awaited::Device,
         x86_64: &[74, 75, 162],
         generic: &[82, 83, 81],
@@ -174,8 +174,8 @@ pub(super) fn awaited(sleep: Sleep<'_>) -> Option<Awaited> {
 }
 
 /// The entry with this number on this machine.
-fn calls_with(machine: &str, number: u32) -> Option<&'static Calls> {
-    const TABLE: &[Calls] = &CALLS;
+fn calls_with(machine: &str, number: u32) -> Option<&'static SystemCalls> {
+    const TABLE: &[SystemCalls] = &CALLS;
     let is_x86_64 = match machine {
         "x86_64" | "amd64" => true,
         "aarch64" | "arm64" | "riscv64" | "loongarch64" => false,

@@ -15,7 +15,7 @@ pub struct Positions {
 
 /// The next raw bytes of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunk {
+pub struct JobBytes {
     /// Bytes of stdout.
     pub stdout: Vec<u8>,
     /// Bytes of stderr.
@@ -28,7 +28,7 @@ pub struct Chunk {
 
 /// The next raw bytes of one stream of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
+pub struct StreamPiece {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// The position after them.
@@ -44,7 +44,7 @@ impl Job {
     /// including unfinished lines.
     ///
     /// Cancelling loses nothing.
-    pub async fn follow(&self, positions: &mut Positions) -> Chunk {
+    pub async fn follow(&self, positions: &mut Positions) -> JobBytes {
         if let Some(pacing) = &self.pacing {
             // Not at the end: only the next call shows that the follower has used the last chunk.
             pacing.note_taken(positions.stdout + positions.stderr);
@@ -72,7 +72,7 @@ impl Job {
                 && log.ring().total_bytes(Stream::Stdout) == positions.stdout
                 && log.ring().total_bytes(Stream::Stderr) == positions.stderr
         });
-        Chunk {
+        JobBytes {
             stdout: stdout.bytes,
             stderr: stderr.bytes,
             dropped_bytes,
@@ -83,7 +83,7 @@ impl Job {
     /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
     /// available ones: exact, including unfinished lines. No far end waits for such a reader.
     /// Cancel safe.
-    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
+    pub async fn stream_piece(&self, stream: Stream, position: u64) -> StreamPiece {
         let mut log = self.log.subscribe();
         drop(
             log.wait_for(|log: &Log| {
@@ -98,7 +98,7 @@ impl Job {
         let end = read.end().max(position);
         let at_end =
             self.read_log(|log| log.outcome().is_some() && log.ring().total_bytes(stream) <= end);
-        Piece {
+        StreamPiece {
             bytes: read.bytes,
             end,
             dropped_bytes,

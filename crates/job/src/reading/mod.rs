@@ -6,8 +6,8 @@ mod output_reader;
 mod read;
 mod tail;
 
-pub use follow::{Chunk, Piece, Positions};
+pub use follow::{JobBytes, Positions, StreamPiece};
 pub use matching::{Matching, TooSlow};
-pub use read::Found;
+pub use read::SearchResult;
 pub use tail::LONGEST_PATIENCE;
 pub use tail::{PARTIAL_SHOWN, ReturnedBecause, SilenceFrom, Tail, Wait, shown_end};

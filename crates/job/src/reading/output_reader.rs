@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::log::Log;
-use crate::{Job, Span};
+use crate::{Job, OutputSpan};
 use sshjobs_base::blocking::run_blocking;
 use sshjobs_output::Ring;
 
@@ -42,7 +42,7 @@ impl<'a> OutputReader<'a> {
     /// `read` may run under the lock of the log, so it must not lock the log again.
     pub(crate) async fn read<T>(
         &mut self,
-        span: Span,
+        span: OutputSpan,
         is_enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
         read: impl FnOnce(&Ring) -> T,
     ) -> T {
@@ -77,7 +77,7 @@ impl<'a> OutputReader<'a> {
     /// is left of it.
     pub(crate) async fn read_stored(
         &mut self,
-        span: Span,
+        span: OutputSpan,
         is_enough: impl Fn(&Ring) -> bool + Send + 'static,
     ) -> Option<&Ring> {
         let found = self.find(span, is_enough).await;
@@ -92,7 +92,7 @@ impl<'a> OutputReader<'a> {
     /// read from the store.
     async fn find(
         &mut self,
-        span: Span,
+        span: OutputSpan,
         is_enough: impl Fn(&Ring) -> bool + Send + 'static,
     ) -> Whereabouts {
         // A window that has nothing after the span's start is not the end of the output.

@@ -6,10 +6,10 @@ use futures_util::FutureExt;
 use super::matching::{Matching, TooSlow};
 use super::output_reader::OutputReader;
 use crate::log::Status;
-use crate::{Job, LineRange, Skimmed, Span, prefixed};
+use crate::{Job, LineRange, OutputSpan, Skimmed, prefixed};
 use sshjobs_output::{
-    Excerpt, ExcerptBudget, Keep, LineNo, Measure, Page, PageLine, PageQuery, ReadQuery, Reading,
-    Ring, Search, SearchQuery, Selection, Stream, Unit,
+    Excerpt, ExcerptBudget, Keep, Line, LineNo, Measure, Page, PageQuery, ReadQuery, Reading, Ring,
+    Search, SearchQuery, Selection, Stream, Unit,
 };
 
 /// Bytes to read from the store at once if the reader is likely to continue.
@@ -19,7 +19,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 
 /// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The matches, oldest first.
     pub matches: Vec<sshjobs_output::Match>,
     /// The last line searched: the cursor for the next search.
@@ -57,7 +57,7 @@ impl Job {
     /// Calls `read` with a ring that has the span; see [`OutputReader::read`].
     async fn read_span<T>(
         &self,
-        span: Span,
+        span: OutputSpan,
         is_enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
         read: impl FnOnce(&Ring) -> T,
     ) -> T {
@@ -80,7 +80,7 @@ impl Job {
             (start_of_last(ring, query), ring.newest())
         });
         let end = start.saturating_add(query.max_lines as u64);
-        let span = Span::at(start, Measure::Lines, selection);
+        let span = OutputSpan::at(start, Measure::Lines, selection);
         let mut page = self
             .read_span(
                 span,
@@ -111,7 +111,7 @@ impl Job {
         let most = *query;
         let (mut page, seen) = self
             .read_span(
-                Span::after(query.cursor, selection),
+                OutputSpan::after(query.cursor, selection),
                 move |ring: &Ring| {
                     amount_after(ring, &most, Measure::Lines) > most.max_lines as u64
                         || amount_after(ring, &most, Measure::Bytes) > most.max_bytes as u64
@@ -149,7 +149,7 @@ impl Job {
         };
         let mut reading = self
             .read_span(
-                Span::at(offset, measure, query.selection),
+                OutputSpan::at(offset, measure, query.selection),
                 move |ring: &Ring| {
                     let end = Reading::place(ring, &query).1;
                     end >= offset.saturating_add(query.length as u64)
@@ -182,7 +182,7 @@ impl Job {
     /// The start and the end of the output within a budget, with the last lines of stderr, and the
     /// status at that moment.
     pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
-        let all = Span::after(LineNo::START, Selection::Both);
+        let all = OutputSpan::after(LineNo::START, Selection::Both);
         let mut reader = OutputReader::new(self);
         let first = reader
             .read_stored(all, move |ring: &Ring| {
@@ -238,7 +238,7 @@ impl Job {
         &self,
         query: SearchQuery,
         mut matching: Matching<1>,
-    ) -> Result<Found, TooSlow> {
+    ) -> Result<SearchResult, TooSlow> {
         let selection = query.selection;
         let cursor = query.cursor;
         let bound = query.last;
@@ -247,7 +247,7 @@ impl Job {
         let until = query.last.map_or(newest, |last| last.min(newest));
         let before = self
             .read_span(
-                Span::after(cursor, selection),
+                OutputSpan::after(cursor, selection),
                 |_| true,
                 |ring| ring.extent(cursor, selection, Measure::Lines),
             )
@@ -279,7 +279,7 @@ impl Job {
                     )
                     .await;
             }
-            let span = Span::after(search.cursor(), selection);
+            let span = OutputSpan::after(search.cursor(), selection);
             let fetching = reader.read(span, has_piece, |ring| search.fetch(ring));
             let Some(lines) = fetching.await else { break };
             let fetched = lines.len();
@@ -299,11 +299,11 @@ impl Job {
         }
         let dropped_lines = search.dropped_lines();
         let (matches, last) = search.finish();
-        let rest = Span::after(last, selection);
+        let rest = OutputSpan::after(last, selection);
         let is_at_bound = bound.is_some_and(|bound| last >= bound);
         let has_more =
             !is_at_bound && self.read_span(rest, has_piece, |ring| rest.is_followed_in(ring)).await;
-        Ok(Found {
+        Ok(SearchResult {
             matches,
             last,
             has_more,
@@ -323,7 +323,7 @@ impl Job {
             return Ok(None);
         }
         let Some((cursor, until)) = search.ahead() else { return Ok(None) };
-        let span = Span::after(cursor, selection);
+        let span = OutputSpan::after(cursor, selection);
         // The ring has everything ahead, so no file need be read.
         if self.read_log(|log| span.is_held_by(log.ring())) {
             return Ok(None);
@@ -339,12 +339,12 @@ impl Job {
     }
 
     /// The host that printed a line of a fleet. `None` for a job on one host.
-    pub fn host_of(&self, line: &PageLine) -> Option<&str> {
+    pub fn host_of(&self, line: &Line) -> Option<&str> {
         self.spec.fleet.as_ref()?.host(line.member?)
     }
 
     /// A line as text: in a fleet, after the name of its host. Patterns match this text.
-    pub fn display(&self, line: &PageLine) -> String {
+    pub fn display(&self, line: &Line) -> String {
         match self.host_of(line) {
             Some(host) => prefixed(host, &line.text),
             None => line.text.clone(),
@@ -355,7 +355,7 @@ impl Job {
     pub(crate) async fn raw_bytes(&self, stream: Stream, position: u64) -> RawBytes {
         let chunk_end = position.saturating_add(CHUNK_BYTES as u64);
         self.read_span(
-            Span::at(position, Measure::Bytes, Selection::Only(stream)),
+            OutputSpan::at(position, Measure::Bytes, Selection::Only(stream)),
             move |ring: &Ring| ring.total_bytes(stream) >= chunk_end,
             |ring: &Ring| {
                 let (start, bytes) = ring.bytes_from(stream, position, CHUNK_BYTES);
@@ -370,8 +370,8 @@ impl Job {
 }
 
 /// The selected lines from some lines before a position on.
-fn with_context(position: u64, context: u64, selection: Selection) -> Span {
-    Span::at(position.saturating_sub(context), Measure::Lines, selection)
+fn with_context(position: u64, context: u64, selection: Selection) -> OutputSpan {
+    OutputSpan::at(position.saturating_sub(context), Measure::Lines, selection)
 }
 
 /// Whether a part of the store is large enough for a reader that will read more.

@@ -10,9 +10,9 @@ use super::matching::{Matching, TooSlow};
 use super::output_reader::OutputReader;
 use super::read::start_of_last;
 use crate::log::{Log, Status};
-use crate::{Coverage, Job, LineRange, Span};
+use crate::{Coverage, Job, LineRange, OutputSpan};
 use sshjobs_output::{
-    Keep, LineMatch, LineNo, Measure, Page, PageLine, PageQuery, Render, Ring, Scan, Stream, clean,
+    Keep, Line, LineMatch, LineNo, Measure, Page, PageQuery, Render, Ring, Scan, Stream, clean,
 };
 
 /// When a [`tail`](crate::Job::tail) that finds no news returns. The end of the job always
@@ -118,7 +118,7 @@ struct Waiter<'a> {
     spent: bool,
 }
 
-enum Decision {
+enum TailDecision {
     Answer(Box<Tail>),
     /// There is more output to match.
     More,
@@ -159,16 +159,16 @@ impl Job {
             let decision =
                 self.read_log(|log| waiter.decide(log, stored.take(), coverage.as_ref()));
             let wake_at = match decision {
-                Decision::Answer(mut tail) => {
+                TailDecision::Answer(mut tail) => {
                     tail.status = self.with_troubles(tail.status);
                     return Ok(*tail);
                 }
-                Decision::More => continue,
-                Decision::Stored => {
+                TailDecision::More => continue,
+                TailDecision::Stored => {
                     stored = Some(self.stored_page(query).await);
                     continue;
                 }
-                Decision::Nothing { wake_at } => wake_at,
+                TailDecision::Nothing { wake_at } => wake_at,
             };
             tokio::select! {
                 changed = log.changed() => changed.expect("a job owns its log"),
@@ -205,7 +205,7 @@ impl<'a> Waiter<'a> {
         let mut reader = OutputReader::new(job);
         while self.matching.has_patterns() && !self.spent {
             let fetching = reader.read(
-                Span::after(self.scan.cursor(), self.query.selection),
+                OutputSpan::after(self.scan.cursor(), self.query.selection),
                 |ring: &Ring| ring.byte_count() > STORED_PIECE,
                 |ring| self.scan.fetch(ring),
             );
@@ -243,7 +243,7 @@ impl<'a> Waiter<'a> {
 
     /// The text of a line in which patterns are matched: without control sequences, however it is
     /// rendered for the reader.
-    fn matched_text(&self, job: &Job, line: &PageLine) -> String {
+    fn matched_text(&self, job: &Job, line: &Line) -> String {
         let text = job.display(line);
         match self.query.render {
             Render::Clean => text,
@@ -283,14 +283,19 @@ impl<'a> Waiter<'a> {
     ///
     /// Called under the lock of the log, after [`match_new_output`](Self::match_new_output). The
     /// log may have grown in between. Then the patterns were not matched in the newest output, and
-    /// the result is [`Decision::More`] while there is time.
+    /// the result is [`TailDecision::More`] while there is time.
     ///
     /// The first step decides whether to return, the second why. The strongest reason wins: a
     /// match, the end, lines, silence. The time limit is last, so that a call with an answer does
     /// not report a timeout.
     ///
     /// If the ring has evicted the lines after the cursor, the page is the `stored` one.
-    fn decide(&mut self, log: &Log, stored: Option<Page>, coverage: Option<&Coverage>) -> Decision {
+    fn decide(
+        &mut self,
+        log: &Log,
+        stored: Option<Page>,
+        coverage: Option<&Coverage>,
+    ) -> TailDecision {
         let now = Instant::now();
         let is_new =
             log.ring().lines_after(self.query.cursor, self.query.selection).next().is_some();
@@ -310,14 +315,14 @@ impl<'a> Waiter<'a> {
         let due =
             over || log.outcome().is_some() || now >= self.deadline || quiet || (plain && has_line);
         if !due {
-            return Decision::Nothing {
+            return TailDecision::Nothing {
                 wake_at: quiet_at.unwrap_or(self.deadline).min(self.deadline),
             };
         }
         // With patterns, `match_new_output` has already read from the store.
         let is_stored_only = !has_patterns && coverage.is_some() && !self.is_in_ring(log.ring());
         if is_stored_only && stored.is_none() {
-            return Decision::Stored;
+            return TailDecision::Stored;
         }
         let page = (!has_patterns).then(|| {
             let mut page = stored.unwrap_or_else(|| self.read_page(log, coverage));
@@ -328,7 +333,7 @@ impl<'a> Waiter<'a> {
         });
         let has_more = page.as_ref().map_or_else(|| self.has_more(log), |page| page.has_more);
         if has_patterns && has_more && !over && now < self.deadline {
-            return Decision::More;
+            return TailDecision::More;
         }
         let because = if let Some(matched) = self.matched {
             ReturnedBecause::Matched(matched)
@@ -341,7 +346,7 @@ impl<'a> Waiter<'a> {
         } else {
             ReturnedBecause::Timeout
         };
-        Decision::Answer(Box::new(Tail {
+        TailDecision::Answer(Box::new(Tail {
             page: page.unwrap_or_else(|| Page {
                 has_more,
                 ..self.scan.take_page(log.ring())
@@ -381,8 +386,10 @@ impl<'a> Waiter<'a> {
     fn is_in_ring(&self, ring: &Ring) -> bool {
         let selection = self.query.selection;
         let wanted = match self.query.keep {
-            Keep::First => Span::after(self.query.cursor, selection),
-            Keep::Last => Span::at(start_of_last(ring, self.query), Measure::Lines, selection),
+            Keep::First => OutputSpan::after(self.query.cursor, selection),
+            Keep::Last => {
+                OutputSpan::at(start_of_last(ring, self.query), Measure::Lines, selection)
+            }
         };
         wanted.is_held_by(ring)
     }
@@ -407,7 +414,7 @@ impl<'a> Waiter<'a> {
     /// Whether there are lines that the patterns were not matched in, including stored ones.
     fn has_more(&self, log: &Log) -> bool {
         let ring = log.ring();
-        let rest = Span::after(self.scan.cursor(), self.query.selection);
+        let rest = OutputSpan::after(self.scan.cursor(), self.query.selection);
         !rest.is_held_by(ring) || self.scan.has_more(ring)
     }
 

@@ -98,14 +98,14 @@ pub fn fenced(command: &str, fence: &Fence) -> String {
     command.replacen(EXEC, &format!("{EXEC}sj_K={name}; sj_T={token}; "), 1)
 }
 
-/// Starts a job when its [`Order::lines`](super::Order::lines) arrive on stdin.
+/// Starts a job when its [`SpoolOrder::lines`](super::SpoolOrder::lines) arrive on stdin.
 pub fn start() -> String {
     verb("start")
 }
 
 /// Follows jobs. [`FollowFrom::lines`] or [`FollowFrom::states_only`] go to its stdin, which must stay
 /// open.
-/// [`Frames`](super::Frames) parses its output.
+/// [`FrameReader`](super::FrameReader) parses its output.
 pub fn follow(follower: &str) -> String {
     verb(&format!("follow {follower}"))
 }
@@ -179,7 +179,7 @@ impl FollowFrom {
 
 /// An answer of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum SpoolReply {
     /// The request succeeded.
     Done,
     /// The job was started and added to the named follower.
@@ -206,7 +206,7 @@ pub enum Answer {
     Failed(String),
 }
 
-impl Answer {
+impl SpoolReply {
     /// Finds the last answer in a command's output: a login shell's startup files may have printed
     /// something, too.
     pub fn parse(printed: &str) -> Option<Self> {

@@ -56,7 +56,7 @@ pub enum SpoolEnd {
         /// The limit because of which the supervisor ended it, if it did.
         limit: Option<SpoolLimit>,
         /// Measurements by the host.
-        measured: Measured,
+        measured: EndFigures,
     },
     /// The host was rebooted.
     HostRebooted,
@@ -77,7 +77,7 @@ pub enum SpoolLimit {
 
 /// Figures of a job that has ended. `None` if its host does not measure them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Measured {
+pub struct EndFigures {
     /// Number of processes that the kernel killed in the supervisor's control group while the job ran,
     /// because memory ran out.
     pub kills_in_cgroup: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Measured {
     pub ended_at: Option<u64>,
 }
 
-impl Measured {
+impl EndFigures {
     /// Parses the words from the time of the end on. Earlier versions of the supervisor note only that.
     fn parse(words: &[&str]) -> Self {
         let ended_at = words.first().and_then(|word| word.parse().ok());
@@ -166,7 +166,7 @@ impl SpoolEnd {
                 "quota" => Some(SpoolLimit::Quota),
                 _ => None,
             },
-            measured: Measured::parse(rest),
+            measured: EndFigures::parse(rest),
         }
     }
 }
@@ -174,7 +174,7 @@ impl SpoolEnd {
 /// Divides a follower's output into frames. Skips text before the first frame, which startup files
 /// may print.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct FrameReader {
     /// Input that was not examined yet.
     input: Bytes,
     /// The start of an incomplete header.
@@ -197,7 +197,7 @@ const LONGEST_HEADER: usize = 512;
 /// Longest plausible piece of output. spool.sh sends at most 4 MiB at once, follow.pl 256 KiB.
 const LONGEST_DATA: usize = 8 << 20;
 
-impl Frames {
+impl FrameReader {
     /// Adds bytes, once there is no [next frame](Self::next_frame) in the previous ones.
     pub fn push(&mut self, bytes: Bytes) {
         debug_assert!(
@@ -228,9 +228,9 @@ impl Frames {
                 }
                 return Some(frame);
             }
-            match Header::parse(&self.take_header()?) {
-                Some(Header::Data(data)) => self.data = (data.left > 0).then_some(data),
-                Some(Header::Other(frame)) => return Some(frame),
+            match FrameHeader::parse(&self.take_header()?) {
+                Some(FrameHeader::Data(data)) => self.data = (data.left > 0).then_some(data),
+                Some(FrameHeader::Other(frame)) => return Some(frame),
                 None => {}
             }
         }
@@ -254,12 +254,12 @@ impl Frames {
     }
 }
 
-enum Header {
+enum FrameHeader {
     Data(Data),
     Other(SpoolFrame),
 }
 
-impl Header {
+impl FrameHeader {
     fn parse(line: &str) -> Option<Self> {
         let words: Vec<&str> = line.split(' ').collect();
         match *words.as_slice() {
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     fn all(chunks: &[&[u8]]) -> Vec<SpoolFrame> {
-        let mut frames = Frames::default();
+        let mut frames = FrameReader::default();
         let mut found = Vec::new();
         for chunk in chunks {
             frames.push(Bytes::copy_from_slice(chunk));
@@ -355,7 +355,7 @@ mod tests {
             status: 3,
             sent: Some("TERM".into()),
             limit: None,
-            measured: Measured {
+            measured: EndFigures {
                 kills_in_cgroup: None,
                 kills_on_host: Some(2),
                 cpu: Some(Duration::from_millis(61_500)),

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 /// Specification of a job for the script.
 #[derive(Debug)]
-pub struct Order {
+pub struct SpoolOrder {
     /// Identifies its processes.
     pub mark: String,
     /// The command line, for the login shell.
@@ -18,7 +18,7 @@ pub struct Order {
     /// has read them.
     pub env: Vec<(String, SecretString)>,
     /// The job's stdin.
-    pub stdin: Stdin,
+    pub stdin: SpoolStdin,
     /// Time after which the supervisor ends the process tree.
     pub timeout: Option<Duration>,
     /// Time between TERM and KILL, if the timeout or the quota ends the job.
@@ -49,7 +49,7 @@ pub struct BecomeOrder {
 
 /// Stdin of a durable job.
 #[derive(Debug)]
-pub enum Stdin {
+pub enum SpoolStdin {
     /// Open, for later writes.
     Open,
     /// Empty.
@@ -69,7 +69,7 @@ pub enum StartError {
     Nul,
 }
 
-impl Order {
+impl SpoolOrder {
     /// Checks whether the script can represent all values.
     pub fn check(&self) -> Result<(), StartError> {
         if let Some((term, ..)) = &self.terminal
@@ -78,17 +78,17 @@ impl Order {
             return Err(StartError::Term);
         }
         match &self.stdin {
-            Stdin::Text(text) if text.expose_secret().contains('\0') => Err(StartError::Nul),
-            Stdin::Open | Stdin::Closed | Stdin::Text(_) => Ok(()),
+            SpoolStdin::Text(text) if text.expose_secret().contains('\0') => Err(StartError::Nul),
+            SpoolStdin::Open | SpoolStdin::Closed | SpoolStdin::Text(_) => Ok(()),
         }
     }
 
     /// The words before the quoted values.
     fn words(&self) -> String {
         let stdin = match self.stdin {
-            Stdin::Open => "open",
-            Stdin::Closed => "closed",
-            Stdin::Text(_) => "text",
+            SpoolStdin::Open => "open",
+            SpoolStdin::Closed => "closed",
+            SpoolStdin::Text(_) => "text",
         };
         let timeout = self.timeout.map_or_else(
             || "0".to_owned(),
@@ -148,7 +148,7 @@ impl Order {
             writeln!(lines, "{name}={}", encode(value.expose_secret()))
                 .expect("a string takes all");
         }
-        let text = if let Stdin::Text(text) = &self.stdin {
+        let text = if let SpoolStdin::Text(text) = &self.stdin {
             encode(text.expose_secret())
         } else {
             String::new()

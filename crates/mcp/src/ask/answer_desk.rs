@@ -24,13 +24,13 @@ use sshjobs_core::jobs::Question;
 /// guessed. It exists only while a login waits for the answer, and reveals nothing.
 #[derive(Clone, Default)]
 pub struct AnswerDesk {
-    waiting: Arc<Mutex<HashMap<String, Waiting>>>,
+    waiting: Arc<Mutex<HashMap<String, WaitingQuestion>>>,
     /// Name of this replica in a cluster.
     replica: Arc<OnceLock<String>>,
 }
 
 /// A login that waits.
-struct Waiting {
+struct WaitingQuestion {
     form: Arc<AnswerForm>,
     question: Question,
     answer: oneshot::Sender<SecretString>,
@@ -71,7 +71,7 @@ impl AnswerDesk {
         let (sender, answer) = oneshot::channel();
         let form = Arc::new(AnswerForm::new());
         let token = self.new_id();
-        let waiting = Waiting {
+        let waiting = WaitingQuestion {
             form,
             question: question.clone(),
             answer: sender,

@@ -25,36 +25,36 @@ use sshjobs_core::jobs::{Answer, Askpass, Caller, Prompter, Prompters, Question}
 /// model, as MCP requires for passwords and codes. Without such a call, `SSH_ASKPASS` is asked;
 /// without that, the login fails.
 pub struct Elicitor {
-    place: Place,
+    place: PageServer,
     askpass: Option<Askpass>,
-    asked: watch::Sender<Option<Arc<Asked>>>,
+    asked: watch::Sender<Option<Arc<AskedQuestion>>>,
     /// Number of calls that can pass a question to their client.
     askers: AtomicUsize,
 }
 
 /// Where the pages are served.
-enum Place {
+enum PageServer {
     Loopback,
     Desk(AnswerDesk),
 }
 
-enum Page {
+enum QuestionPage {
     Loopback(LoopbackPage),
     Desk(AtDesk),
 }
 
 /// A question that waits for its answer.
-pub(crate) struct Asked {
+pub(crate) struct AskedQuestion {
     pub(crate) id: String,
     pub(crate) host: String,
-    pub(crate) address: Address,
+    pub(crate) address: PageAddress,
     /// Cancelled if the person declines.
     pub(crate) declined: CancellationToken,
     is_shown: AtomicBool,
 }
 
 /// Address of a page.
-pub(crate) enum Address {
+pub(crate) enum PageAddress {
     /// A complete URL.
     Here(String),
     /// A path relative to the URL at which the client reached the server.
@@ -70,10 +70,10 @@ pub(crate) struct Asker(Arc<Elicitor>);
 impl Elicitor {
     /// An elicitor with pages on the loopback interface, for the client that started this process.
     pub fn new() -> Self {
-        Self::at(Place::Loopback, Askpass::from_env())
+        Self::at(PageServer::Loopback, Askpass::from_env())
     }
 
-    fn at(place: Place, askpass: Option<Askpass>) -> Self {
+    fn at(place: PageServer, askpass: Option<Askpass>) -> Self {
         let (asked, _) = watch::channel(None);
         Self {
             place,
@@ -91,13 +91,13 @@ impl Elicitor {
     /// A state for a call to which its client returns.
     pub(crate) fn new_state(&self) -> String {
         match &self.place {
-            Place::Loopback => unguessable(),
-            Place::Desk(desk) => desk.new_id(),
+            PageServer::Loopback => unguessable(),
+            PageServer::Desk(desk) => desk.new_id(),
         }
     }
 
     /// Waits for a question that no other call has shown, and reserves it. Cancel safe.
-    pub(crate) async fn question(&self) -> Arc<Asked> {
+    pub(crate) async fn question(&self) -> Arc<AskedQuestion> {
         let mut asked = self.asked.subscribe();
         loop {
             let found = asked.wait_for(is_unshown).await.expect("we have the sender").clone();
@@ -110,7 +110,7 @@ impl Elicitor {
     }
 
     /// Waits for a question that is not in `known`, even if other calls show it. Cancel safe.
-    pub(crate) async fn question_beside(&self, known: &[String]) -> Arc<Asked> {
+    pub(crate) async fn question_beside(&self, known: &[String]) -> Arc<AskedQuestion> {
         let mut asked = self.asked.subscribe();
         loop {
             let new = asked.wait_for(|asked| is_beside(asked.as_ref(), known)).await;
@@ -123,10 +123,10 @@ impl Elicitor {
     }
 
     /// Resolves when no login waits for the answer any more.
-    pub(crate) async fn closed(&self, question: &Asked) {
+    pub(crate) async fn closed(&self, question: &AskedQuestion) {
         self.asked
             .subscribe()
-            .wait_for(|asked: &Option<Arc<Asked>>| {
+            .wait_for(|asked: &Option<Arc<AskedQuestion>>| {
                 asked.as_ref().is_none_or(|asked| asked.id != question.id)
             })
             .await
@@ -142,22 +142,22 @@ impl Elicitor {
         }
     }
 
-    async fn open(&self, question: &Question) -> Option<Page> {
+    async fn open(&self, question: &Question) -> Option<QuestionPage> {
         match &self.place {
-            Place::Loopback => {
+            PageServer::Loopback => {
                 let opened = LoopbackPage::open().await;
                 opened
                     .inspect_err(|error| tracing::warn!(%error, "no page for a question"))
                     .ok()
-                    .map(Page::Loopback)
+                    .map(QuestionPage::Loopback)
             }
-            Place::Desk(desk) => Some(Page::Desk(desk.open(question))),
+            PageServer::Desk(desk) => Some(QuestionPage::Desk(desk.open(question))),
         }
     }
 
     async fn by_page(&self, question: &Question) -> Option<SecretString> {
         let mut page = self.open(question).await?;
-        let asked = Arc::new(Asked {
+        let asked = Arc::new(AskedQuestion {
             id: unguessable(),
             host: question.host.clone(),
             address: page.address(),
@@ -165,7 +165,7 @@ impl Elicitor {
             is_shown: AtomicBool::new(false),
         });
         // Dropped before `page`, so that no call shows an address that is closed.
-        let _shown = Shown::new(&self.asked, Arc::clone(&asked));
+        let _shown = QuestionOnPage::new(&self.asked, Arc::clone(&asked));
         tokio::select! {
             answer = page.answer(question) => answer,
             () = asked.declined.cancelled() => None,
@@ -220,17 +220,18 @@ impl Elicitors {
     pub(crate) fn of(&self, caller: &Caller) -> Arc<Elicitor> {
         let mut of = lock(&self.of);
         Arc::clone(
-            of.entry(caller.clone())
-                .or_insert_with(|| Arc::new(Elicitor::at(Place::Desk(self.desk.clone()), None))),
+            of.entry(caller.clone()).or_insert_with(|| {
+                Arc::new(Elicitor::at(PageServer::Desk(self.desk.clone()), None))
+            }),
         )
     }
 }
 
-impl Page {
-    fn address(&self) -> Address {
+impl QuestionPage {
+    fn address(&self) -> PageAddress {
         match self {
-            Self::Loopback(page) => Address::Here(page.url()),
-            Self::Desk(page) => Address::Below(page.path()),
+            Self::Loopback(page) => PageAddress::Here(page.url()),
+            Self::Desk(page) => PageAddress::Below(page.path()),
         }
     }
 
@@ -242,7 +243,7 @@ impl Page {
     }
 }
 
-impl Asked {
+impl AskedQuestion {
     /// Resolves when no call has shown it to a client in time.
     async fn unshown_too_long(&self) {
         // One check is enough: a question that was shown stays shown.
@@ -264,26 +265,29 @@ impl Drop for Asker {
 }
 
 /// A question while it is being asked.
-struct Shown<'a>(&'a watch::Sender<Option<Arc<Asked>>>);
+struct QuestionOnPage<'a>(&'a watch::Sender<Option<Arc<AskedQuestion>>>);
 
-impl<'a> Shown<'a> {
-    fn new(place: &'a watch::Sender<Option<Arc<Asked>>>, asked: Arc<Asked>) -> Self {
+impl<'a> QuestionOnPage<'a> {
+    fn new(
+        place: &'a watch::Sender<Option<Arc<AskedQuestion>>>,
+        asked: Arc<AskedQuestion>,
+    ) -> Self {
         // Replaces no other question: `ssh` asks a caller one at a time.
         place.send_replace(Some(asked));
         Self(place)
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for QuestionOnPage<'_> {
     fn drop(&mut self) {
         self.0.send_replace(None);
     }
 }
 
-fn is_unshown(asked: &Option<Arc<Asked>>) -> bool {
+fn is_unshown(asked: &Option<Arc<AskedQuestion>>) -> bool {
     asked.as_ref().is_some_and(|asked| asked.is_unshown())
 }
 
-fn is_beside(asked: Option<&Arc<Asked>>, known: &[String]) -> bool {
+fn is_beside(asked: Option<&Arc<AskedQuestion>>, known: &[String]) -> bool {
     asked.is_some_and(|asked| !known.contains(&asked.id))
 }

@@ -37,7 +37,7 @@ const CONNECTIONS: usize = 64;
 
 /// A browser's request.
 #[derive(Debug, PartialEq, Eq)]
-enum Asked {
+enum BrowserRequest {
     Page,
     /// The answer is in the body: this many bytes, starting here.
     Answer {
@@ -93,7 +93,7 @@ impl LoopbackPage {
         let head = async {
             loop {
                 if request.len() >= LONGEST_REQUEST || stream.read_buf(&mut *request).await? == 0 {
-                    return Ok::<_, io::Error>(Asked::SomethingElse);
+                    return Ok::<_, io::Error>(BrowserRequest::SomethingElse);
                 }
                 if let Some(asked) = self.parse(&request) {
                     return Ok(asked);
@@ -101,9 +101,13 @@ impl LoopbackPage {
             }
         };
         match timeout(HEAD_TIMEOUT, head).await?? {
-            Asked::Page => respond(&mut stream, "200 OK", &self.form.page(question)).await?,
-            Asked::SomethingElse => respond(&mut stream, "404 Not Found", NOTHING_HERE).await?,
-            Asked::Answer { body, length } => {
+            BrowserRequest::Page => {
+                respond(&mut stream, "200 OK", &self.form.page(question)).await?
+            }
+            BrowserRequest::SomethingElse => {
+                respond(&mut stream, "404 Not Found", NOTHING_HERE).await?
+            }
+            BrowserRequest::Answer { body, length } => {
                 while request.len() < body + length {
                     if stream.read_buf(&mut *request).await? == 0 {
                         return Ok(None);
@@ -123,13 +127,13 @@ impl LoopbackPage {
 
     /// `None` while the head of the request is incomplete. A request with a wrong path, or from
     /// another name or page, gets an empty response.
-    fn parse(&self, request: &[u8]) -> Option<Asked> {
+    fn parse(&self, request: &[u8]) -> Option<BrowserRequest> {
         let mut headers = [httparse::EMPTY_HEADER; 64];
         let mut parsed = httparse::Request::new(&mut headers);
         let head = match parsed.parse(request) {
             Ok(httparse::Status::Complete(head)) => head,
             Ok(httparse::Status::Partial) => return None,
-            Err(_) => return Some(Asked::SomethingElse),
+            Err(_) => return Some(BrowserRequest::SomethingElse),
         };
         let here = self.address.to_string();
         let own_origin = format!("http://{here}");
@@ -142,11 +146,11 @@ impl LoopbackPage {
             .and_then(|length| length.parse().ok())
             .unwrap_or(0);
         Some(match parsed.method {
-            Some("GET") if is_ours => Asked::Page,
+            Some("GET") if is_ours => BrowserRequest::Page,
             Some("POST") if is_ours && length <= LONGEST_REQUEST => {
-                Asked::Answer { body: head, length }
+                BrowserRequest::Answer { body: head, length }
             }
-            _ => Asked::SomethingElse,
+            _ => BrowserRequest::SomethingElse,
         })
     }
 }

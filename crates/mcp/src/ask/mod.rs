@@ -8,5 +8,5 @@ mod loopback_page;
 
 pub use answer_desk::AnswerDesk;
 pub(crate) use answer_form::unguessable;
-pub(crate) use elicitor::{Address, Asked, Asker};
+pub(crate) use elicitor::{AskedQuestion, Asker, PageAddress};
 pub use elicitor::{Elicitor, Elicitors};

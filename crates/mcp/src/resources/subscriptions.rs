@@ -20,10 +20,10 @@ use sshjobs_wire::{Code, Error, Service, TailRequest};
 
 /// Subscriptions of one session, for revisions before 2026-07-28. Dropping it ends them.
 #[derive(Default)]
-pub(crate) struct Subscriptions(Mutex<Watched>);
+pub(crate) struct Subscriptions(Mutex<WatchedLogs>);
 
 #[derive(Default)]
-struct Watched {
+struct WatchedLogs {
     tasks: JoinSet<()>,
     by_uri: HashMap<String, AbortHandle>,
     of_list: Option<AbortHandle>,
@@ -44,7 +44,7 @@ impl Subscriptions {
         uri: String,
         peer: Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let log = Log::find(&service, &uri).await.map_err(|error| told(&error))?;
+        let log = WatchedLog::find(&service, &uri).await.map_err(|error| told(&error))?;
         // No await from here, since the lock is held.
         let mut watched = lock(&self.0);
         // A JoinSet keeps ended tasks until they are joined.
@@ -66,7 +66,7 @@ impl Subscriptions {
                 let told = peer
                     .notify_resource_updated(ResourceUpdatedNotificationParam::new(&about))
                     .await;
-                if told.is_err() || change == Change::Ended {
+                if told.is_err() || change == WatchedChange::Ended {
                     return;
                 }
                 sleep(PAUSE).await;
@@ -82,7 +82,7 @@ impl Subscriptions {
     pub(crate) fn watch_list(&self, service: Arc<Service>, peer: Peer<RoleServer>) {
         let mut watched = lock(&self.0);
         let task = watched.tasks.spawn(async move {
-            let mut list = List::default();
+            let mut list = ListVersion::default();
             loop {
                 list.changed(&service).await;
                 if peer.notify_resource_list_changed().await.is_err() {
@@ -113,12 +113,12 @@ pub(crate) async fn listen(
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let mut followed = FuturesUnordered::new();
     for uri in uris.into_iter().take(MOST) {
-        let mut log = Log::find(service, &uri).await.map_err(|error| told(&error))?;
+        let mut log = WatchedLog::find(service, &uri).await.map_err(|error| told(&error))?;
         let sink = context.sink().clone();
         followed.push(async move {
             while let Some(change) = log.changed(service).await {
                 let told = sink.notify_resource_updated(&uri).await;
-                if told.is_err() || change == Change::Ended {
+                if told.is_err() || change == WatchedChange::Ended {
                     return;
                 }
                 sleep(PAUSE).await;
@@ -126,7 +126,7 @@ pub(crate) async fn listen(
         });
     }
     let watched = async {
-        let mut list = List::default();
+        let mut list = ListVersion::default();
         if !is_about_list {
             return;
         }
@@ -147,9 +147,9 @@ pub(crate) async fn listen(
 
 /// Last known version of the list of resources.
 #[derive(Default)]
-struct List(Option<u64>);
+struct ListVersion(Option<u64>);
 
-impl List {
+impl ListVersion {
     /// Waits until the list changes, with a minimum pause since the last change.
     async fn changed(&mut self, service: &Service) {
         if self.0.is_none() {
@@ -164,12 +164,12 @@ impl List {
 }
 
 /// A job's log, and the part that was already notified.
-struct Log {
+struct WatchedLog {
     job_id: String,
     known: u64,
 }
 
-impl Log {
+impl WatchedLog {
     async fn find(service: &Service, uri: &str) -> Result<Self, Error> {
         let ResourceUri::Log { job_id, .. } = ResourceUri::parse(uri)? else {
             return Err(Error::new(
@@ -183,17 +183,17 @@ impl Log {
     }
 
     /// Waits until lines arrive or the job ends. `None` if the job is no longer known.
-    async fn changed(&mut self, service: &Service) -> Option<Change> {
+    async fn changed(&mut self, service: &Service) -> Option<WatchedChange> {
         loop {
             let since = i64::try_from(self.known).unwrap_or(i64::MAX);
             let reply = service.tail(peek(&self.job_id, since, WAIT_MS)).await.ok()?;
             // Also without new lines, so that the client reads the final state.
             if reply.standing.state.is_final() {
-                return Some(Change::Ended);
+                return Some(WatchedChange::Ended);
             }
             let known = std::mem::replace(&mut self.known, reply.total_lines);
             if known < reply.total_lines {
-                return Some(Change::Grown);
+                return Some(WatchedChange::Grown);
             }
             // Part of a line has arrived, or the server is shutting down.
             sleep(PAUSE).await;
@@ -203,7 +203,7 @@ impl Log {
 
 /// Change of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum WatchedChange {
     /// New lines have arrived.
     Grown,
     /// The job has ended.

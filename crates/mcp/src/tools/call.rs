@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::parked::{Parked, Shared};
-use crate::ask::{Address, Asked, Asker, Elicitor};
+use crate::ask::{AskedQuestion, Asker, Elicitor, PageAddress};
 use sshjobs_wire::ReachedAt;
 
 pub(crate) type Answered = Result<CallToolResponse, ErrorData>;
@@ -25,7 +25,7 @@ pub(crate) type Answered = Result<CallToolResponse, ErrorData>;
 /// For clients of revision 2026-07-28, the question is the result, and they call again
 /// (`InputRequiredResult`); the call continues meanwhile. Earlier clients are asked while they wait
 /// (`elicitation/create`). Dropping it ends the call.
-pub(crate) struct Call {
+pub(crate) struct ToolCall {
     running: JoinSet<Answered>,
     /// The tool and its arguments.
     asked_for: (String, Option<JsonObject>),
@@ -52,7 +52,7 @@ pub(crate) fn can_ask(tool: &str, context: &RequestContext<RoleServer>) -> bool 
     LOG_IN.contains(&tool) && can.is_some_and(|can| can.url.is_some())
 }
 
-impl Call {
+impl ToolCall {
     /// Starts a call: `made` performs it, in a context that outlives the request.
     pub(crate) fn begin<F: Future<Output = Answered> + Send + 'static>(
         elicitor: &Arc<Elicitor>,
@@ -222,7 +222,7 @@ fn cancelled() -> ErrorData {
     ErrorData::internal_error("the call was cancelled", None)
 }
 
-impl Asked {
+impl AskedQuestion {
     fn message(&self) -> String {
         format!(
             "To log in to {}, sshjobs has a question for you. The page takes your \
@@ -245,8 +245,8 @@ impl Asked {
 
     fn url(&self, context: &RequestContext<RoleServer>) -> Option<Url> {
         match &self.address {
-            Address::Here(url) => Url::parse(url).ok(),
-            Address::Below(path) => {
+            PageAddress::Here(url) => Url::parse(url).ok(),
+            PageAddress::Below(path) => {
                 let request = context.extensions.get::<Parts>()?;
                 let ReachedAt(base) = request.extensions.get::<ReachedAt>()?;
                 Url::parse(&format!("{base}{path}")).ok()

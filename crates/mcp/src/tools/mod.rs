@@ -9,7 +9,7 @@ mod text;
 mod tool_call;
 
 pub(crate) use answered::answered;
-pub(crate) use call::Call;
+pub(crate) use call::ToolCall;
 pub(crate) use parked::Parked;
-pub(crate) use tasks::Tasks;
+pub(crate) use tasks::CancelledTools;
 pub(crate) use tool_call::{answer, input, input_without, output};

@@ -10,9 +10,9 @@ use sshjobs_base::lock::lock;
 ///
 /// A client gets a state together with the question, and sends it with its next request. The state
 /// identifies the call.
-pub(crate) struct Parked<C>(Mutex<VecDeque<Place<C>>>);
+pub(crate) struct Parked<C>(Mutex<VecDeque<ParkedCall<C>>>);
 
-struct Place<C> {
+struct ParkedCall<C> {
     state: String,
     since: Instant,
     call: Shared<C>,
@@ -41,7 +41,7 @@ impl<C> Parked<C> {
             // Drops the oldest. This ends its call, unless a request still holds the call.
             places.pop_front();
         }
-        places.push_back(Place {
+        places.push_back(ParkedCall {
             state,
             since: Instant::now(),
             call,

@@ -22,7 +22,7 @@ use serde_json::Value;
 use super::tool_call::{failure, success};
 use crate::ask::unguessable;
 use sshjobs_base::lock::lock;
-use sshjobs_wire::{Code, Error, Request, RunRequest, Service, WaitReply, WaitRequest};
+use sshjobs_wire::{Code, Error, RunRequest, Service, WaitReply, WaitRequest, WireRequest};
 
 /// The tools whose calls may become tasks. A spawn never does: the model would lose the job's id.
 pub(crate) const RUN: &str = "ssh_run";
@@ -55,7 +55,7 @@ enum Waits {
 
 /// Cancelled tasks.
 #[derive(Default)]
-pub(crate) struct Tasks(Mutex<VecDeque<String>>);
+pub(crate) struct CancelledTools(Mutex<VecDeque<String>>);
 
 /// Arguments that may be secrets.
 const SECRETS: [&str; 2] = ["env", "stdin"];
@@ -70,7 +70,7 @@ const LATEST_MS: u64 = 253_402_300_799_999;
 /// Maximum cancelled tasks that are remembered.
 const MOST_CANCELLED: usize = 1000;
 
-impl Tasks {
+impl CancelledTools {
     /// Performs a call for a client that supports tasks: returns its result if it is quick,
     /// otherwise a task.
     pub(crate) async fn call(

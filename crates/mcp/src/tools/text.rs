@@ -19,7 +19,7 @@ pub(crate) trait Text {
 impl Text for TailReply {
     fn text(&self) -> String {
         let omitted = ["lines", "records", "partial", "jobs"];
-        let mut head = Head::of(self, &omitted);
+        let mut head = TextHead::of(self, &omitted);
         if !self.jobs.is_empty() {
             let jobs: Vec<String> = self.jobs.iter().map(JobTail::text).collect();
             return head.with_body(jobs.iter().map(String::as_str));
@@ -41,8 +41,8 @@ impl Text for TailReply {
 /// The scalar fields of the job on a line, then its lines.
 impl Text for JobTail {
     fn text(&self) -> String {
-        let mut head = Head(format!("[{}]", self.job_id));
-        let fields = Head::of(self, &["job_id", "lines", "partial"]);
+        let mut head = TextHead(format!("[{}]", self.job_id));
+        let fields = TextHead::of(self, &["job_id", "lines", "partial"]);
         head.0.push(' ');
         head.0.push_str(&fields.0);
         if let Some(partial) = &self.partial {
@@ -62,7 +62,7 @@ impl Text for RunReply {
             "next",
             "page",
         ];
-        let head = Head::of(self, &omitted);
+        let head = TextHead::of(self, &omitted);
         let errors = (!self.stderr_tail.is_empty())
             .then(|| "[the last lines of stderr in the middle:]".to_owned());
         let start = errors.as_ref().map(|_| "[the output:]".to_owned());
@@ -82,7 +82,7 @@ impl Text for RunReply {
 /// The scalar fields, then the lines or the content.
 impl Text for ReadReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["lines", "content", "screen"]);
+        let head = TextHead::of(self, &["lines", "content", "screen"]);
         if let Some(screen) = &self.screen {
             return head.with_screen(screen);
         }
@@ -93,7 +93,7 @@ impl Text for ReadReply {
 /// The attributes, then the content, or one entry per line.
 impl Text for GetReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["content", "entries"]);
+        let head = TextHead::of(self, &["content", "entries"]);
         let entries: Vec<String> = self.entries.iter().map(json).collect();
         head.with_body(entries.iter().chain(&self.content).map(String::as_str))
     }
@@ -102,7 +102,7 @@ impl Text for GetReply {
 /// The fields, then the difference, or one group of hosts per line.
 impl Text for PutReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["diff", "groups"]);
+        let head = TextHead::of(self, &["diff", "groups"]);
         let groups: Vec<String> = self.groups.iter().map(json).collect();
         head.with_body(groups.iter().chain(&self.diff).map(String::as_str))
     }
@@ -112,7 +112,7 @@ impl Text for PutReply {
 impl Text for ForwardReply {
     fn text(&self) -> String {
         let forwards: Vec<String> = self.forwards.iter().map(json).collect();
-        Head::of(self, &["forwards"]).with_body(forwards.iter().map(String::as_str))
+        TextHead::of(self, &["forwards"]).with_body(forwards.iter().map(String::as_str))
     }
 }
 
@@ -120,14 +120,14 @@ impl Text for ForwardReply {
 impl Text for SearchReply {
     fn text(&self) -> String {
         let matches: Vec<String> = self.matches.iter().map(json).collect();
-        Head::of(self, &["matches"]).with_body(matches.iter().map(String::as_str))
+        TextHead::of(self, &["matches"]).with_body(matches.iter().map(String::as_str))
     }
 }
 
 /// The fields of the write, then the tail as in ssh_tail.
 impl Text for WriteReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["tail", "screen"]);
+        let head = TextHead::of(self, &["tail", "screen"]);
         if let Some(screen) = &self.screen {
             return head.with_screen(screen);
         }
@@ -154,9 +154,9 @@ fn json(value: &impl Serialize) -> String {
 }
 
 /// `name=value` for most fields of a reply.
-struct Head(String);
+struct TextHead(String);
 
-impl Head {
+impl TextHead {
     fn of(reply: &impl Serialize, without: &[&str]) -> Self {
         let mut head = Self(String::new());
         if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(reply) {

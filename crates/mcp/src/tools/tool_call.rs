@@ -9,7 +9,9 @@ use serde_json::Value;
 
 use super::progress::tell_progress;
 use super::text::Text;
-use sshjobs_wire::{Clamped, Code, Error, Request, Service, note_texts, read_texts, reply_schema};
+use sshjobs_wire::{
+    Clamped, Code, Error, Service, WireRequest, note_texts, read_texts, reply_schema,
+};
 
 /// Parses a tool's arguments, performs the call and returns its result. Reports progress meanwhile,
 /// if the caller requested it. A cancelled call ends at once; its job continues.
@@ -20,7 +22,7 @@ pub(crate) async fn answer<R, Reply>(
     call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
 ) -> CallToolResult
 where
-    R: Request,
+    R: WireRequest,
     Reply: Serialize + Text,
 {
     let mut arguments = arguments;
@@ -80,12 +82,12 @@ fn to_value(value: &impl Serialize) -> Value {
 }
 
 /// The schema of a tool's arguments.
-pub(crate) fn input<R: Request>() -> Arc<JsonObject> {
+pub(crate) fn input<R: WireRequest>() -> Arc<JsonObject> {
     Arc::new(R::schema())
 }
 
 /// The schema without some of the arguments, which are accepted but not shown.
-pub(crate) fn input_without<R: Request>(hidden: &[&str]) -> Arc<JsonObject> {
+pub(crate) fn input_without<R: WireRequest>(hidden: &[&str]) -> Arc<JsonObject> {
     let mut schema = R::schema();
     if let Some(properties) = schema.get_mut("properties").and_then(|all| all.as_object_mut()) {
         properties.retain(|name, _| !hidden.contains(&name.as_str()));

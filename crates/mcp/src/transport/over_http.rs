@@ -14,7 +14,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Elicitors;
-use crate::server::Server;
+use crate::server::McpServer;
 use sshjobs_base::lock::lock;
 use sshjobs_core::jobs::{Caller, HostPatterns, Role};
 use sshjobs_wire::Service;
@@ -35,7 +35,7 @@ pub struct OverHttp {
 struct CallerTransport {
     role: Role,
     hosts: HostPatterns,
-    transport: StreamableHttpService<Server, LocalSessionManager>,
+    transport: StreamableHttpService<McpServer, LocalSessionManager>,
     /// Ends its sessions.
     closing: CancellationToken,
 }
@@ -79,7 +79,10 @@ impl OverHttp {
         response
     }
 
-    fn transport(&self, service: &Service) -> StreamableHttpService<Server, LocalSessionManager> {
+    fn transport(
+        &self,
+        service: &Service,
+    ) -> StreamableHttpService<McpServer, LocalSessionManager> {
         let caller = service.library().caller();
         let rights = service.library().rights();
         // Locked up to the insertion: two first requests of a caller must share one transport.
@@ -92,7 +95,7 @@ impl OverHttp {
         }
         let closing = self.closing.child_token();
         // One server for all sessions of a caller, which share its tasks and parked calls.
-        let server = Server::new(Arc::new(service.clone()), self.elicitors.of(caller));
+        let server = McpServer::new(Arc::new(service.clone()), self.elicitors.of(caller));
         let transport = StreamableHttpService::new(
             move || Ok(server.for_new_session()),
             Arc::new(sessions()),

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::stdio::{Carried, Wire};
 use crate::ask::Elicitor;
-use crate::server::Server;
+use crate::server::McpServer;
 use sshjobs_wire::Service;
 
 /// Why serving failed.
@@ -87,7 +87,7 @@ async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), Ser
         sleep(LAST_ANSWERS).await;
     };
     let serving = async {
-        let running = match Server::new(service, elicitor).serve(server_ends).await {
+        let running = match McpServer::new(service, elicitor).serve(server_ends).await {
             Ok(running) => running,
             // A client may disconnect after it has only listed features.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

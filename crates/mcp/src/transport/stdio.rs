@@ -34,9 +34,9 @@ const MOST_CALL_BYTES: usize = 32 << 20;
 
 /// Calls that were read and not answered yet, by id, with their sizes.
 #[derive(Clone, Debug, Default)]
-struct Calls(watch::Sender<HashMap<String, usize>>);
+struct UnansweredCalls(watch::Sender<HashMap<String, usize>>);
 
-impl Calls {
+impl UnansweredCalls {
     /// Registers a call, once there is room for it.
     async fn begin(&self, id: &Value, bytes: usize) {
         // We hold the sender, so this can't fail.
@@ -106,7 +106,7 @@ impl Wire {
         (DuplexStream, DuplexStream),
     ) {
         let (sender, receiver) = self.answers;
-        let calls = Calls::default();
+        let calls = UnansweredCalls::default();
         let answered = calls.clone();
         let carry_in = async move {
             if let Err(error) = carry_in(BufReader::new(input), self.to_server, sender, calls).await
@@ -143,7 +143,7 @@ async fn carry_in(
     mut input: impl AsyncBufRead + Unpin,
     mut to_server: DuplexStream,
     answers: mpsc::Sender<Value>,
-    calls: Calls,
+    calls: UnansweredCalls,
 ) -> std::io::Result<()> {
     // A message may contain a secret for a job's stdin.
     let mut line = Zeroizing::new(Vec::new());
@@ -280,7 +280,7 @@ async fn carry_out(
     mut from_server: impl AsyncBufRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
     mut answers: mpsc::Receiver<Value>,
-    calls: Calls,
+    calls: UnansweredCalls,
 ) -> std::io::Result<()> {
     let mut line = Vec::new();
     loop {

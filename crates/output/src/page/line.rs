@@ -1,10 +1,10 @@
 use std::time::SystemTime;
 
-use crate::{Line, LineNo, MemberNo, Render, Stream, Timestamp, time_of};
+use crate::{LineNo, MemberNo, Render, RingLine, Stream, Timestamp, time_of};
 
 /// One line, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageLine {
+pub struct Line {
     /// Its number.
     pub line_no: LineNo,
     /// Its stream.
@@ -24,9 +24,9 @@ const RAW_FOR_ONE: usize = 16;
 /// Estimated bytes of the name that is shown before a member's line.
 const NAME_BYTES: usize = 16;
 
-impl PageLine {
+impl Line {
     /// Renders a line.
-    pub(crate) fn of(line: &Line<'_>, render: Render) -> Self {
+    pub(crate) fn of(line: &RingLine<'_>, render: Render) -> Self {
         Self {
             line_no: line.line_no,
             stream: line.stream,
@@ -44,7 +44,7 @@ impl PageLine {
 
     /// Cost of showing it. Escape sequences cost something as well, because they had to be
     /// examined.
-    pub(crate) fn cost(&self, raw: &Line<'_>) -> usize {
+    pub(crate) fn cost(&self, raw: &RingLine<'_>) -> usize {
         self.shown_bytes().max(raw.text.len() / RAW_FOR_ONE)
     }
 

@@ -10,7 +10,7 @@ mod read;
 mod scan;
 mod walk;
 
-pub use line::PageLine;
+pub use line::Line;
 pub use page::Page;
 pub use query::{Keep, PageQuery};
 pub use scan::{LineMatch, Scan};

@@ -1,4 +1,4 @@
-use super::PageLine;
+use super::Line;
 use crate::LineNo;
 
 /// The answer to a [`PageQuery`](crate::PageQuery).
@@ -7,7 +7,7 @@ use crate::LineNo;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// The lines, by number.
-    pub lines: Vec<PageLine>,
+    pub lines: Vec<Line>,
     /// Number of evicted lines between the cursor and `last_line_no`.
     pub dropped_lines: u64,
     /// Number of lines between them that are kept and not returned.

@@ -1,5 +1,5 @@
 use super::walk::Walk;
-use super::{Keep, LineMatch, Page, PageLine, PageQuery, Scan};
+use super::{Keep, Line, LineMatch, Page, PageQuery, Scan};
 use crate::Budget;
 use crate::ring::Ring;
 
@@ -18,7 +18,7 @@ impl Page {
         let mut page = Self::default();
         let mut budget = Budget::new(query.max_bytes);
         for line in ring.lines_after(query.cursor, query.selection) {
-            let rendered = PageLine::of(&line, query.render);
+            let rendered = Line::of(&line, query.render);
             let full = page.lines.len() >= query.max_lines
                 || !budget.spend(rendered.cost(&line) + query.line_bytes);
             // The first line always fits. Otherwise the reader could never get past it.

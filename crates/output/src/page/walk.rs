@@ -1,6 +1,6 @@
 //! Steps through kept lines and counts the evicted ones in between.
 
-use super::PageLine;
+use super::Line;
 use crate::ring::Ring;
 use crate::{LineNo, Render, Selection};
 
@@ -8,7 +8,7 @@ use crate::{LineNo, Render, Selection};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The line.
-    pub line: PageLine,
+    pub line: Line,
     /// Number of evicted lines before it.
     pub(crate) gone: u64,
     /// Its cost in a budget of bytes.
@@ -57,7 +57,7 @@ impl Walk {
                 Selection::Only(_) => first_gone.take().unwrap_or(0),
             };
             before = line.line_no;
-            let rendered = PageLine::of(&line, render);
+            let rendered = Line::of(&line, render);
             let cost = rendered.cost(&line);
             Fetched {
                 line: rendered,

@@ -4,25 +4,25 @@
 use std::collections::VecDeque;
 
 use super::line_end::LineEnd;
-use crate::{Escape, LineNo, MemberNo, Timestamp};
+use crate::{LineNo, MemberNo, OpenEscape, Timestamp};
 
 /// Properties shared by the lines of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
+pub(super) struct LineKind {
     pub(super) at: Timestamp,
     pub(super) ending: LineEnd,
     pub(super) continuation: bool,
-    pub(super) escape: Escape,
+    pub(super) escape: OpenEscape,
     pub(super) member: Option<MemberNo>,
 }
 
 /// End of a line in its stream, with the ring's data about it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
+pub(super) struct RingMark {
     pub(super) line_no: LineNo,
     /// Position in the stream after the line and its terminator.
     pub(super) end: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: LineKind,
 }
 
 /// Lines of one kind with consecutive numbers.
@@ -32,12 +32,12 @@ struct Run {
     first: LineNo,
     /// Number of the stream's lines before it, evicted ones included.
     before: u64,
-    kind: Kind,
+    kind: LineKind,
 }
 
 /// The marks of a stream's kept lines, and the number of those that were evicted.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct RingMarks {
     /// Position after each kept line.
     ends: VecDeque<u64>,
     /// The first run has the oldest kept line. Empty if no line is kept.
@@ -48,7 +48,7 @@ pub(super) struct Marks {
     last_gone: LineNo,
 }
 
-impl Marks {
+impl RingMarks {
     /// Marks of a stream of which this many lines were evicted, the last of them with this number.
     pub(super) fn resumed(gone: u64, last_gone: LineNo) -> Self {
         Self {
@@ -58,13 +58,18 @@ impl Marks {
         }
     }
 
-    pub(super) fn push(&mut self, mark: Mark) {
+    pub(super) fn push(&mut self, mark: RingMark) {
         self.note_kind(mark.line_no, self.total(), mark.kind);
         self.ends.push_back(mark.end);
     }
 
     /// Adds lines with consecutive numbers, of one kind.
-    pub(super) fn push_all(&mut self, first: LineNo, ends: impl Iterator<Item = u64>, kind: Kind) {
+    pub(super) fn push_all(
+        &mut self,
+        first: LineNo,
+        ends: impl Iterator<Item = u64>,
+        kind: LineKind,
+    ) {
         let count = self.ends.len();
         self.ends.extend(ends);
         if self.ends.len() > count {
@@ -74,7 +79,7 @@ impl Marks {
 
     /// Notes the kind of the line that follows the first `before` lines: begins a run with it, unless it
     /// continues the last one.
-    fn note_kind(&mut self, line_no: LineNo, before: u64, kind: Kind) {
+    fn note_kind(&mut self, line_no: LineNo, before: u64, kind: LineKind) {
         let continues = self.runs.back().is_some_and(|run| {
             run.kind == kind && run.first.value() + (before - run.before) == line_no.value()
         });
@@ -127,7 +132,7 @@ impl Marks {
     }
 
     /// The marks of the kept lines from an index on.
-    pub(super) fn iter_from(&self, index: usize) -> impl Iterator<Item = Mark> {
+    pub(super) fn iter_from(&self, index: usize) -> impl Iterator<Item = RingMark> {
         let before = self.gone + index as u64;
         let mut next_run = self.runs.partition_point(|run| run.before <= before);
         (before..).zip(self.ends.range(index..)).map(move |(before, &end)| {
@@ -136,7 +141,7 @@ impl Marks {
                 next_run += 1;
             }
             let run = self.runs[next_run - 1];
-            Mark {
+            RingMark {
                 line_no: run.line_no(before),
                 end,
                 kind: run.kind,

@@ -10,6 +10,6 @@ mod shortfall;
 mod track;
 
 pub use checkpoint::{Checkpoint, Unfinished};
-pub use origin::{Origin, Position};
+pub use origin::{Position, RingOrigin};
 pub use overlong::is_verbatim;
 pub use ring::{Ring, RingLimits};

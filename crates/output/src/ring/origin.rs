@@ -5,7 +5,7 @@ use crate::{LineNo, Measure, Render, Selection, Stream};
 /// Start position of a ring that continues another one's numbers: after the last finished line of
 /// each stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Origin {
+pub struct RingOrigin {
     /// The newest line so far.
     pub newest: LineNo,
     /// Position on standard output.
@@ -29,7 +29,7 @@ pub struct Position {
     pub clean_chars: u64,
 }
 
-impl Origin {
+impl RingOrigin {
     /// The position in a stream.
     pub fn position(&self, stream: Stream) -> &Position {
         match stream {

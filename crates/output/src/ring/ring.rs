@@ -5,9 +5,9 @@ use memchr::memchr_iter;
 
 use super::checkpoint::Checkpoint;
 use super::line_end::LineEnd;
-use super::origin::Origin;
+use super::origin::RingOrigin;
 use super::track::Track;
-use crate::{Bytes, Line, LineNo, Measure, Render, Selection, Source, Stream, Timestamp};
+use crate::{Bytes, LineNo, Measure, OutputSource, Render, RingLine, Selection, Stream, Timestamp};
 
 /// Limits of a [`Ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl Ring {
     }
 
     /// Start position of a ring that continues after the last finished lines.
-    pub fn origin(&self) -> Origin {
-        Origin {
+    pub fn origin(&self) -> RingOrigin {
+        RingOrigin {
             newest: self.newest,
             stdout: self.stdout.position(),
             stderr: self.stderr.position(),
@@ -108,7 +108,7 @@ impl Ring {
     }
 
     /// Appends bytes that arrived from `source`. Lines that end in them get the time `at`.
-    pub fn append(&mut self, source: impl Into<Source>, bytes: &[u8], at: Timestamp) {
+    pub fn append(&mut self, source: impl Into<OutputSource>, bytes: &[u8], at: Timestamp) {
         let source = source.into();
         for piece in bytes.chunks(self.limits.line_bytes) {
             self.make_room(piece.len());
@@ -118,8 +118,8 @@ impl Ring {
 
     /// `piece` has at most `line_bytes` bytes, so an unfinished line has at most twice as many
     /// before it is cut.
-    fn append_piece(&mut self, source: Source, piece: &[u8], at: Timestamp) {
-        let Source { stream, member } = source;
+    fn append_piece(&mut self, source: OutputSource, piece: &[u8], at: Timestamp) {
+        let OutputSource { stream, member } = source;
         let bound = self.limits.bytes;
         let track = self.track_mut(stream);
         // Before `extend`, which changes both.
@@ -257,7 +257,7 @@ impl Ring {
         &self,
         cursor: LineNo,
         selection: Selection,
-    ) -> impl Iterator<Item = Line<'_>> {
+    ) -> impl Iterator<Item = RingLine<'_>> {
         let from = |stream| {
             if selection.contains(stream) {
                 cursor

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use super::checkpoint::Unfinished;
 use super::line_end::LineEnd;
-use super::marks::{Kind, Mark, Marks};
+use super::marks::{LineKind, RingMark, RingMarks};
 use super::origin::Position;
 use super::shortfall::Shortfalls;
 use crate::render::{clean_after, is_plain};
-use crate::{Bytes, Escape, Line, LineNo, Measure, MemberNo, Render, Stream, Timestamp};
+use crate::{Bytes, LineNo, Measure, MemberNo, OpenEscape, Render, RingLine, Stream, Timestamp};
 
 /// The kept bytes of one stream, and the marks that divide them into lines.
 ///
@@ -19,7 +19,7 @@ use crate::{Bytes, Escape, Line, LineNo, Measure, MemberNo, Render, Stream, Time
 pub(crate) struct Track {
     stream: Stream,
     pub(crate) bytes: VecDeque<u8>,
-    marks: Marks,
+    marks: RingMarks,
     /// Position of `bytes[0]`. Smaller than `start` while bytes of evicted lines wait to be
     /// overwritten.
     base: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Track {
     /// Position after the last mark.
     open: u64,
     /// Set if the unfinished line continues a cut one: the escape sequence in which that was cut.
-    cut: Option<Escape>,
+    cut: Option<OpenEscape>,
     /// The member that prints the unfinished line, in a fleet.
     member: Option<MemberNo>,
     /// Bytes after this position are printable ASCII, tabs and LFs.
@@ -41,7 +41,7 @@ impl Track {
         Self {
             stream,
             bytes: VecDeque::new(),
-            marks: Marks::default(),
+            marks: RingMarks::default(),
             base: 0,
             start: 0,
             open: 0,
@@ -74,7 +74,7 @@ impl Track {
                 bytes
             },
             // Earlier lines count as evicted, so that positions count from the start of the job.
-            marks: Marks::resumed(lines, last_line),
+            marks: RingMarks::resumed(lines, last_line),
             shortfalls: Shortfalls::resumed(bytes, bytes - raw_chars, bytes - clean_chars),
             ..Self::new(stream)
         }
@@ -121,14 +121,14 @@ impl Track {
     pub(crate) fn close_line(&mut self, line_no: LineNo, end: u64, ending: LineEnd, at: Timestamp) {
         let escape = self.cut.unwrap_or_default();
         let after = self.count_line(end, ending, escape);
-        let kind = Kind {
+        let kind = LineKind {
             at,
             ending,
             continuation: self.cut.is_some(),
             escape,
             member: self.member,
         };
-        self.marks.push(Mark { line_no, end, kind });
+        self.marks.push(RingMark { line_no, end, kind });
         self.open = end;
         self.cut = (ending == LineEnd::Cut).then_some(after);
     }
@@ -146,11 +146,11 @@ impl Track {
         ends: impl Iterator<Item = u64>,
         at: Timestamp,
     ) {
-        let kind = Kind {
+        let kind = LineKind {
             at,
             ending: LineEnd::Lf,
             continuation: false,
-            escape: Escape::None,
+            escape: OpenEscape::None,
             member: self.member,
         };
         self.marks.push_all(first, ends, kind);
@@ -161,11 +161,11 @@ impl Track {
 
     /// Counts the characters of the unfinished line, which ends at `end`, and returns the escape
     /// sequence that it leaves open.
-    fn count_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
+    fn count_line(&mut self, end: u64, ending: LineEnd, escape: OpenEscape) -> OpenEscape {
         // False for a plain line with odd bytes after it in its chunk. That costs only time.
-        let is_plain = self.open >= self.odd_until && escape == Escape::None;
+        let is_plain = self.open >= self.odd_until && escape == OpenEscape::None;
         if is_plain && ending != LineEnd::CrLf {
-            Escape::None
+            OpenEscape::None
         } else {
             self.count_odd_line(end, ending, escape)
         }
@@ -174,7 +174,7 @@ impl Track {
     /// Counts a line with other bytes than printable ASCII. A separate function, so that plain
     /// lines stay cheap.
     #[inline(never)]
-    fn count_odd_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
+    fn count_odd_line(&mut self, end: u64, ending: LineEnd, escape: OpenEscape) -> OpenEscape {
         let terminator = ending.text().len() as u64;
         let text = self.slice(self.open, end - terminator);
         let raw = String::from_utf8_lossy(&text).chars().count() as u64 + terminator;
@@ -184,7 +184,7 @@ impl Track {
         let after = if ending == LineEnd::Cut {
             escape.after(&text)
         } else {
-            Escape::None
+            OpenEscape::None
         };
         let bytes = end - self.open;
         self.shortfalls
@@ -301,7 +301,7 @@ impl Track {
     }
 
     /// The kept lines after `cursor`, oldest first. Finding the first is a binary search.
-    pub(crate) fn lines_after(&self, cursor: LineNo) -> impl Iterator<Item = Line<'_>> {
+    pub(crate) fn lines_after(&self, cursor: LineNo) -> impl Iterator<Item = RingLine<'_>> {
         let first = self.marks.count_until(cursor);
         let mut begin = first.checked_sub(1).map_or(self.start, |before| self.marks.end(before));
         self.marks.iter_from(first).map(move |mark| {
@@ -312,9 +312,9 @@ impl Track {
     }
 
     /// The line that begins at a position.
-    fn line(&self, begin: u64, mark: Mark) -> Line<'_> {
-        let Mark { line_no, end, kind } = mark;
-        Line {
+    fn line(&self, begin: u64, mark: RingMark) -> RingLine<'_> {
+        let RingMark { line_no, end, kind } = mark;
+        RingLine {
             line_no,
             stream: self.stream,
             member: kind.member,

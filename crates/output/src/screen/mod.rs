@@ -10,4 +10,4 @@ mod translator;
 mod view;
 
 pub use terminal_screen::TerminalScreen;
-pub use view::{Cursor, ScreenRow, ScreenView, Span};
+pub use view::{Cursor, ScreenRow, ScreenSpan, ScreenView};

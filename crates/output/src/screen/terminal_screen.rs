@@ -6,7 +6,7 @@ use vt100::{Cell, Color, Parser, Screen};
 
 use super::answers::Answers;
 use super::translator::Translator;
-use super::view::{Cursor, ScreenRow, ScreenView, Span};
+use super::view::{Cursor, ScreenRow, ScreenSpan, ScreenView};
 use crate::{TerminalSize, is_harmless};
 
 /// A terminal without scrollback. Memory: about 64 bytes per character, for the normal and the
@@ -160,7 +160,7 @@ fn clamped(count: u32) -> NonZeroU16 {
 fn read_row(screen: &Screen, number: u16) -> ScreenRow {
     let (_, cols) = screen.size();
     let mut text = String::new();
-    let mut reversed: Vec<Span> = Vec::new();
+    let mut reversed: Vec<ScreenSpan> = Vec::new();
     let mut continues_span = false;
     let marked = marked_columns(screen, number);
     for col in 0..cols.get() {
@@ -179,7 +179,7 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
         if stands_out {
             match reversed.last_mut() {
                 Some(span) if continues_span => span.text.extend(shown),
-                _ => reversed.push(Span {
+                _ => reversed.push(ScreenSpan {
                     col: u32::from(col) + 1,
                     text: shown.collect(),
                 }),

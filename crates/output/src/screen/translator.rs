@@ -28,7 +28,7 @@ const GRAPHICS: [char; 31] = [
 /// Translates a stream of output, in any division into pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Translator {
-    state: State,
+    state: TranslatorState,
     /// Whether G0 and G1 are the line-drawing set.
     g0_draws: bool,
     g1_draws: bool,
@@ -52,7 +52,7 @@ enum Meaning {
 
 /// Position within a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum TranslatorState {
     #[default]
     Text,
     /// After ESC.
@@ -74,8 +74,10 @@ impl Translator {
     pub(super) fn translate<'a>(&mut self, output: &'a [u8], cols: u16) -> Cow<'a, [u8]> {
         // Fast path for nearly all output: no escape sequence, no SO or SI that has an effect, and no
         // line-drawing set loaded.
-        let is_plain =
-            self.state == State::Text && !self.is_shifted && !self.g0_draws && !self.g1_draws;
+        let is_plain = self.state == TranslatorState::Text
+            && !self.is_shifted
+            && !self.g0_draws
+            && !self.g1_draws;
         if is_plain && memchr::memchr2(ESCAPE, SHIFT_OUT, output).is_none() {
             self.unfinished = unfinished_character(output);
             return Cow::Borrowed(output);
@@ -101,13 +103,13 @@ impl Translator {
                     }
                 }
             }
-            self.unfinished = if self.state == State::Text {
+            self.unfinished = if self.state == TranslatorState::Text {
                 0
             } else {
                 self.unfinished + 1
             };
         }
-        if self.state == State::Text {
+        if self.state == TranslatorState::Text {
             self.unfinished = unfinished_character(output);
         }
         Cow::Owned(translated)
@@ -121,49 +123,51 @@ impl Translator {
 
     fn take(&mut self, byte: u8) -> Meaning {
         self.state = match (self.state, byte) {
-            (_, ESCAPE) => State::Escape,
-            (_, CANCEL | SUBSTITUTE) => State::Text,
-            (State::Text, _) => return self.text(byte),
-            (State::String, BELL) => State::Text,
-            (State::String, _) => State::String,
+            (_, ESCAPE) => TranslatorState::Escape,
+            (_, CANCEL | SUBSTITUTE) => TranslatorState::Text,
+            (TranslatorState::Text, _) => return self.text(byte),
+            (TranslatorState::String, BELL) => TranslatorState::Text,
+            (TranslatorState::String, _) => TranslatorState::String,
             // Other control characters within a sequence are performed or ignored, and it continues.
             (_, 0x00..=0x1f | 0x7f..=0xff) => self.state,
-            (State::Escape, b'[') => State::Csi(Some(0)),
-            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::String,
-            (State::Escape, b'(') => State::LoadsG0,
-            (State::Escape, b')') => State::LoadsG1,
-            (State::Escape | State::Intermediate, b' '..=b'/') => State::Intermediate,
-            (State::Escape, b'D') => {
-                self.state = State::Text;
+            (TranslatorState::Escape, b'[') => TranslatorState::Csi(Some(0)),
+            (TranslatorState::Escape, b']' | b'P' | b'X' | b'^' | b'_') => TranslatorState::String,
+            (TranslatorState::Escape, b'(') => TranslatorState::LoadsG0,
+            (TranslatorState::Escape, b')') => TranslatorState::LoadsG1,
+            (TranslatorState::Escape | TranslatorState::Intermediate, b' '..=b'/') => {
+                TranslatorState::Intermediate
+            }
+            (TranslatorState::Escape, b'D') => {
+                self.state = TranslatorState::Text;
                 return Meaning::Movement(b"\n");
             }
-            (State::Escape, b'E') => {
-                self.state = State::Text;
+            (TranslatorState::Escape, b'E') => {
+                self.state = TranslatorState::Text;
                 return Meaning::Movement(b"\r\n");
             }
-            (State::Escape, b'c') => {
+            (TranslatorState::Escape, b'c') => {
                 *self = Self::default();
-                State::Text
+                TranslatorState::Text
             }
-            (State::LoadsG0, set) => {
+            (TranslatorState::LoadsG0, set) => {
                 self.g0_draws = set == b'0';
-                State::Text
+                TranslatorState::Text
             }
-            (State::LoadsG1, set) => {
+            (TranslatorState::LoadsG1, set) => {
                 self.g1_draws = set == b'0';
-                State::Text
+                TranslatorState::Text
             }
-            (State::Csi(Some(number)), b'0'..=b'9') => {
+            (TranslatorState::Csi(Some(number)), b'0'..=b'9') => {
                 let digit = u16::from(byte - b'0');
-                State::Csi(Some(number.saturating_mul(10).saturating_add(digit)))
+                TranslatorState::Csi(Some(number.saturating_mul(10).saturating_add(digit)))
             }
-            (State::Csi(number), b'b') => {
-                self.state = State::Text;
+            (TranslatorState::Csi(number), b'b') => {
+                self.state = TranslatorState::Text;
                 return Meaning::Repeat(number);
             }
-            (State::Csi(_), b'@'..=b'~') => State::Text,
-            (State::Csi(_), _) => State::Csi(None),
-            (State::Escape | State::Intermediate, _) => State::Text,
+            (TranslatorState::Csi(_), b'@'..=b'~') => TranslatorState::Text,
+            (TranslatorState::Csi(_), _) => TranslatorState::Csi(None),
+            (TranslatorState::Escape | TranslatorState::Intermediate, _) => TranslatorState::Text,
         };
         Meaning::Itself
     }

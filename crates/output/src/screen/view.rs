@@ -28,7 +28,7 @@ pub struct ScreenRow {
     /// Text of the row, without trailing spaces.
     pub text: String,
     /// The parts that are shown reversed, such as a selected item.
-    pub reversed: Vec<Span>,
+    pub reversed: Vec<ScreenSpan>,
     /// Version of the screen in which this row may have changed last.
     pub changed_in: u64,
     /// Bytes of output up to that change.
@@ -37,7 +37,7 @@ pub struct ScreenRow {
 
 /// A part of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ScreenSpan {
     /// First column of the part. The left one is 1.
     pub col: u32,
     /// Text of the part.

@@ -13,12 +13,12 @@ const MAX_LINE_ENDS: usize = 8;
 pub(super) struct Form {
     /// Its bytes, without line ends.
     bytes: Zeroizing<Vec<u8>>,
-    style: Style,
+    style: FormStyle,
 }
 
 /// How the bytes of a form may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum FormStyle {
     /// As they are.
     Plain,
     /// With the escapes of shells, `$'…'` and JSON: any byte except a letter or digit may have a
@@ -56,7 +56,7 @@ enum ByteMatch {
 
 impl Form {
     /// A form without its line ends, which are ignored. `None` if nothing is left.
-    pub(super) fn new(bytes: &[u8], style: Style) -> Option<Self> {
+    pub(super) fn new(bytes: &[u8], style: FormStyle) -> Option<Self> {
         let mut kept = Zeroizing::new(Vec::with_capacity(bytes.len()));
         kept.extend(bytes.iter().filter(|byte| !is_line_end(**byte)));
         (!kept.is_empty()).then_some(Self { bytes: kept, style })
@@ -66,11 +66,11 @@ impl Form {
     pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
         let first = self.bytes[0];
         let encoded = match self.style {
-            Style::Backslashes => Some(b'\\'),
-            Style::Percent => Some(b'%'),
-            Style::Plain => None,
+            FormStyle::Backslashes => Some(b'\\'),
+            FormStyle::Percent => Some(b'%'),
+            FormStyle::Plain => None,
         };
-        let space = (self.style == Style::Percent && first == b' ').then_some(b'+');
+        let space = (self.style == FormStyle::Percent && first == b' ').then_some(b'+');
         [Some(first), encoded, space].into_iter().flatten()
     }
 
@@ -125,12 +125,12 @@ impl fmt::Debug for Form {
     }
 }
 
-impl Style {
+impl FormStyle {
     fn compare(self, text: &[u8], expected: u8) -> ByteMatch {
         let Some(first) = text.first() else { return ByteMatch::NeedsMore };
         let encoded = match (self, first) {
             (Self::Backslashes, b'\\') => after_backslash(text, expected),
-            (Self::Percent, b'%') => number_after(text, 1, Base::HEXADECIMAL, expected),
+            (Self::Percent, b'%') => number_after(text, 1, NumberBase::HEXADECIMAL, expected),
             (Self::Percent, b'+') if expected == b' ' => ByteMatch::Matches(1),
             _ => ByteMatch::Differs,
         };
@@ -155,9 +155,9 @@ impl Style {
         for _ in 0..MAX_LINE_ENDS {
             match text.get(at..) {
                 Some([0x1b, rest @ ..]) if expected != 0x1b => match escape_length(rest) {
-                    Escape::Ends(length) => at += 1 + length,
-                    Escape::NeedsMore => return None,
-                    Escape::None => break,
+                    EscapeForm::Ends(length) => at += 1 + length,
+                    EscapeForm::NeedsMore => return None,
+                    EscapeForm::None => break,
                 },
                 // SI and SO are in `tput sgr0` of many terminals. The clean view drops them all.
                 Some([byte, ..]) if is_dropped(*byte) && *byte != expected => at += 1,
@@ -232,7 +232,7 @@ struct Gap {
 }
 
 /// An escape sequence, without its first byte.
-enum Escape {
+enum EscapeForm {
     /// It takes this many bytes.
     Ends(usize),
     /// The text ends before it does.
@@ -249,8 +249,8 @@ const MAX_STRING: usize = 512;
 
 /// Measures an escape sequence (ECMA-48, sections 5.3 to 5.6) after its first byte: a control sequence such as a colour,
 /// a string such as a link, or a short one such as a choice of characters (`ESC ( B`).
-fn escape_length(rest: &[u8]) -> Escape {
-    let Some(first) = rest.first() else { return Escape::NeedsMore };
+fn escape_length(rest: &[u8]) -> EscapeForm {
+    let Some(first) = rest.first() else { return EscapeForm::NeedsMore };
     let (end, most) = match first {
         b'[' => {
             // CAN and SUB abort it. So does another escape sequence, which begins there.
@@ -271,9 +271,9 @@ fn escape_length(rest: &[u8]) -> Escape {
         }
     };
     match end {
-        Some(length) if length <= most => Escape::Ends(length),
-        None if rest.len() < most => Escape::NeedsMore,
-        Some(_) | None => Escape::None,
+        Some(length) if length <= most => EscapeForm::Ends(length),
+        None if rest.len() < most => EscapeForm::NeedsMore,
+        Some(_) | None => EscapeForm::None,
     }
 }
 
@@ -289,12 +289,12 @@ fn string_length(rest: &[u8]) -> Option<usize> {
 
 /// A number of a fixed length.
 #[derive(Clone, Copy)]
-struct Base {
+struct NumberBase {
     radix: u32,
     digits: usize,
 }
 
-impl Base {
+impl NumberBase {
     const HEXADECIMAL: Self = Self {
         radix: 16,
         digits: 2,
@@ -317,15 +317,15 @@ fn after_backslash(text: &[u8], expected: u8) -> ByteMatch {
     match byte {
         _ if byte == expected && is_special(expected) => ByteMatch::Matches(end),
         b't' if expected == b'\t' => ByteMatch::Matches(end),
-        b'x' => number_after(text, end, Base::HEXADECIMAL, expected),
-        b'u' => number_after(text, end, Base::UNICODE, expected),
-        b'0'..=b'7' => number_after(text, end - 1, Base::OCTAL, expected),
+        b'x' => number_after(text, end, NumberBase::HEXADECIMAL, expected),
+        b'u' => number_after(text, end, NumberBase::UNICODE, expected),
+        b'0'..=b'7' => number_after(text, end - 1, NumberBase::OCTAL, expected),
         _ => ByteMatch::Differs,
     }
 }
 
 /// Compares the number that begins at `at` with `expected`.
-fn number_after(text: &[u8], at: usize, base: Base, expected: u8) -> ByteMatch {
+fn number_after(text: &[u8], at: usize, base: NumberBase, expected: u8) -> ByteMatch {
     let mut value = 0;
     let mut end = at;
     for _ in 0..base.digits {

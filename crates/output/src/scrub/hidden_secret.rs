@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::form::{Form, Style, is_line_end};
+use super::form::{Form, FormStyle, is_line_end};
 
 /// A secret that the output of a job must not show: its name, its value and the forms of the value.
 /// Clones share the value. `Debug` does not show it.
@@ -89,18 +89,18 @@ fn forms(value: &str) -> Vec<Form> {
             forms.push(form);
         }
     };
-    add(value.as_bytes(), Style::Plain);
-    add(value.as_bytes(), Style::Backslashes);
-    add(value.as_bytes(), Style::Percent);
+    add(value.as_bytes(), FormStyle::Plain);
+    add(value.as_bytes(), FormStyle::Backslashes);
+    add(value.as_bytes(), FormStyle::Percent);
     // A command may print some lines of a key.
     for line in value.lines().filter(|line| line.len() >= SHORTEST_LINE) {
-        add(line.as_bytes(), Style::Plain);
+        add(line.as_bytes(), FormStyle::Plain);
     }
     for text in quoted(value) {
-        add(text.as_bytes(), Style::Plain);
+        add(text.as_bytes(), FormStyle::Plain);
     }
     for text in base64(value.as_bytes()) {
-        add(text.as_bytes(), Style::Plain);
+        add(text.as_bytes(), FormStyle::Plain);
     }
     forms
 }

@@ -28,7 +28,7 @@ pub struct Scrubber {
 }
 
 /// The start of a text.
-enum Start<'a> {
+enum MatchStart<'a> {
     /// A secret, which takes this many bytes.
     Secret(&'a HiddenSecret, usize),
     /// Perhaps a secret, or a longer one, once more bytes come.
@@ -134,10 +134,10 @@ impl Scrubber {
         let mut most = self.held.len().min(MAX_SHOWN_EARLY);
         while end < most && !self.held[end].is_ascii_control() {
             match self.start_of(&self.held[end..], false) {
-                Start::Secret(..) => break,
-                Start::Undecided(candidate) if candidate.evidence > limit => break,
-                Start::Undecided(candidate) => most = most.min(end + candidate.shortest / 2),
-                Start::Nothing => {}
+                MatchStart::Secret(..) => break,
+                MatchStart::Undecided(candidate) if candidate.evidence > limit => break,
+                MatchStart::Undecided(candidate) => most = most.min(end + candidate.shortest / 2),
+                MatchStart::Nothing => {}
             }
             if end < most {
                 end += 1;
@@ -159,14 +159,14 @@ impl Scrubber {
         while at < text.len() {
             let rest = &text[at..];
             match self.start_of(rest, is_end) {
-                Start::Secret(secret, length) => {
+                MatchStart::Secret(secret, length) => {
                     decided.extend_from_slice(secret.replacement().as_bytes());
                     at += length;
                     self.last_byte = None;
                     self.is_new_line = false;
                 }
-                Start::Undecided(_) => break,
-                Start::Nothing => {
+                MatchStart::Undecided(_) => break,
+                MatchStart::Nothing => {
                     decided.push(rest[0]);
                     at += 1;
                     self.note_returned(rest[0]);
@@ -189,7 +189,7 @@ impl Scrubber {
     }
 
     /// The longest secret at the start of a text.
-    fn start_of(&self, text: &[u8], is_end: bool) -> Start<'_> {
+    fn start_of(&self, text: &[u8], is_end: bool) -> MatchStart<'_> {
         let may_begin_here = self.may_begin[usize::from(text[0])];
         let last_byte = if self.is_new_line {
             self.last_byte
@@ -197,7 +197,7 @@ impl Scrubber {
             None
         };
         if !may_begin_here && last_byte.is_none() {
-            return Start::Nothing;
+            return MatchStart::Nothing;
         }
 
         let mut longest = None;
@@ -234,13 +234,13 @@ impl Scrubber {
             }
         }
         match (longest, candidate) {
-            (None, Some(candidate)) => Start::Undecided(candidate),
-            (Some(_), Some(candidate)) => Start::Undecided(Candidate {
+            (None, Some(candidate)) => MatchStart::Undecided(candidate),
+            (Some(_), Some(candidate)) => MatchStart::Undecided(Candidate {
                 evidence: Evidence::Complete,
                 ..candidate
             }),
-            (Some(secret), None) => Start::Secret(secret, longest_length),
-            (None, None) => Start::Nothing,
+            (Some(secret), None) => MatchStart::Secret(secret, longest_length),
+            (None, None) => MatchStart::Nothing,
         }
     }
 }

@@ -41,7 +41,7 @@ pub struct Ask {
 
 /// The approval of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ApprovalLookup {
     /// A new one waits for approvers.
     Asked(Approval),
     /// It waits for approvers.
@@ -137,12 +137,12 @@ impl ApprovalList {
     ///
     /// # Errors
     /// If the caller asks for too many.
-    pub fn pass(&mut self, ask: &Ask, now: u64) -> Result<Found, TooManyApprovals> {
+    pub fn pass(&mut self, ask: &Ask, now: u64) -> Result<ApprovalLookup, TooManyApprovals> {
         let of_asker = self.approvals.iter_mut().filter(|approval| approval.asker == ask.asker);
         let mut newest = None;
         for approval in of_asker {
             if approval.was_used_for(ask) {
-                return Ok(Found::Repeated(approval.clone()));
+                return Ok(ApprovalLookup::Repeated(approval.clone()));
             }
             if approval.sha256 == ask.sha256 {
                 newest = Some(approval);
@@ -153,7 +153,7 @@ impl ApprovalList {
         {
             return Ok(found);
         }
-        self.add(ask, now).map(Found::Asked)
+        self.add(ask, now).map(ApprovalLookup::Asked)
     }
 
     /// Removes approvals that are over, until there is room for another one.
@@ -280,24 +280,26 @@ impl ApprovalList {
 
 impl Approval {
     /// What this approval means for a call. `None` if the call has to ask again.
-    fn found_by(&mut self, ask: &Ask, now: u64) -> Option<Found> {
+    fn found_by(&mut self, ask: &Ask, now: u64) -> Option<ApprovalLookup> {
         match self.state(now) {
-            ApprovalState::Pending => Some(Found::Pending(self.clone())),
+            ApprovalState::Pending => Some(ApprovalLookup::Pending(self.clone())),
             ApprovalState::Approved => {
                 self.used_at = Some(now);
                 self.used_with_key.clone_from(&ask.idempotency_key);
                 // From here on, so that no failure makes a repetition start a second job.
                 self.job.clone_from(&ask.job);
-                Some(Found::Passed(self.clone()))
+                Some(ApprovalLookup::Passed(self.clone()))
             }
             // For a while: an agent must not ask again and again until someone agrees.
-            ApprovalState::Denied if now < self.expires_at => Some(Found::Denied(self.clone())),
+            ApprovalState::Denied if now < self.expires_at => {
+                Some(ApprovalLookup::Denied(self.clone()))
+            }
             ApprovalState::Expired
                 if !self.is_expiry_reported
                     && now < self.expires_at.saturating_add(EXPIRY_REPORTED) =>
             {
                 self.is_expiry_reported = true;
-                Some(Found::Expired(self.clone()))
+                Some(ApprovalLookup::Expired(self.clone()))
             }
             ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Used => None,
         }

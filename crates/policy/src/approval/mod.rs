@@ -16,4 +16,4 @@ mod list;
 
 pub use approval::{Approval, ApprovalState, Vote};
 pub use exact_call::ExactCall;
-pub use list::{APPROVAL_LIFETIME, ApprovalList, Ask, CantVote, Found, TooManyApprovals};
+pub use list::{APPROVAL_LIFETIME, ApprovalList, ApprovalLookup, Ask, CantVote, TooManyApprovals};

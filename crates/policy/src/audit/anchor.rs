@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
-use super::line::Head;
+use super::line::LogHead;
 use super::settings::Anchor;
 
 /// Time limit for a message or a command. Less than the time that the end of a process waits.
@@ -21,7 +21,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const PRIORITY: u32 = 10 * 8 + 6;
 
 /// Copies a head. Blocks the thread.
-pub(super) fn copy_to(anchor: &Anchor, head: Head) -> io::Result<()> {
+pub(super) fn copy_to(anchor: &Anchor, head: LogHead) -> io::Result<()> {
     match anchor {
         Anchor::File(file) => {
             let mut file = OpenOptions::new().append(true).create(true).open(file)?;
@@ -39,7 +39,7 @@ pub(super) fn copy_to(anchor: &Anchor, head: Head) -> io::Result<()> {
     }
 }
 
-fn run(command: &str, head: Head) -> io::Result<()> {
+fn run(command: &str, head: LogHead) -> io::Result<()> {
     let mut child = Command::new("/bin/sh")
         .args(["-c", command])
         .stdin(Stdio::piped())

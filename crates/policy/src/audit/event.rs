@@ -38,7 +38,7 @@ pub enum Event {
         job: String,
     },
     /// A job has ended.
-    Ended(Ended),
+    Ended(EndedJob),
     /// Everything before this line was signed.
     Checkpoint {
         /// Ed25519 signature in base64.
@@ -200,7 +200,7 @@ pub struct Voted {
 /// The end of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Ended {
+pub struct EndedJob {
     /// Its id.
     pub job: String,
     /// Its caller.

@@ -25,7 +25,7 @@ pub struct RawLine {
 }
 
 /// A file, up to its length when it was opened: others append to it meanwhile.
-struct Opened {
+struct OpenLog {
     file: File,
     length: u64,
     /// Device and inode.
@@ -33,7 +33,7 @@ struct Opened {
 }
 
 /// Opens a file between two appends. `None` if it does not exist.
-fn open(path: &Path) -> io::Result<Option<Opened>> {
+fn open(path: &Path) -> io::Result<Option<OpenLog>> {
     // Looked at before: to open a pipe would wait for its writer.
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() => {}
@@ -48,7 +48,7 @@ fn open(path: &Path) -> io::Result<Option<Opened>> {
     file.lock_shared()?;
     let metadata = file.metadata()?;
     file.unlock()?;
-    Ok(Some(Opened {
+    Ok(Some(OpenLog {
         length: metadata.len(),
         identity: (metadata.dev(), metadata.ino()),
         file,

@@ -1,6 +1,6 @@
 //! Lines of a log for people.
 
-use super::event::{Decided, Ended, Event, Voted};
+use super::event::{Decided, EndedJob, Event, Voted};
 use super::line::StoredLine;
 
 impl StoredLine {
@@ -70,8 +70,8 @@ fn decision_in_words(decided: &Decided) -> String {
     words.join(" ")
 }
 
-fn end_in_words(ended: &Ended) -> String {
-    let Ended {
+fn end_in_words(ended: &EndedJob) -> String {
+    let EndedJob {
         job,
         outcome,
         bytes,

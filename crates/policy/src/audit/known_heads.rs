@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::line::{Head, LineHash};
+use super::line::{LineHash, LogHead};
 
 /// Heads that were recorded earlier: by anchors, checks or a cluster.
 #[derive(Clone, Debug, Default)]
@@ -19,17 +19,17 @@ struct KnownHash {
 
 impl KnownHeads {
     /// Adds a head whose line the log must have.
-    pub fn must_contain(&mut self, head: Head) {
+    pub fn must_contain(&mut self, head: LogHead) {
         self.add(head, true);
     }
 
     /// Adds a head whose line must be as it was, if the log reaches back to it: the oldest files of a
     /// log may be removed. A tail may not.
-    pub fn must_not_contradict(&mut self, head: Head) {
+    pub fn must_not_contradict(&mut self, head: LogHead) {
         self.add(head, false);
     }
 
-    fn add(&mut self, head: Head, is_required: bool) {
+    fn add(&mut self, head: LogHead, is_required: bool) {
         self.hashes.entry(head.seq).or_default().push(KnownHash {
             hash: head.hash,
             is_required,
@@ -54,7 +54,7 @@ impl KnownHeads {
     }
 
     /// Compares a line with the hashes that it is known to have had.
-    pub(super) fn compare(&self, head: Head) -> Compared {
+    pub(super) fn compare(&self, head: LogHead) -> Compared {
         let Some(hashes) = self.hashes.get(&head.seq) else { return Compared::Unknown };
         let mut hashes = hashes.iter().map(|known| known.hash);
         match hashes.find(|hash| *hash != head.hash) {

@@ -15,7 +15,7 @@ pub struct LineHash([u8; 32]);
 
 /// The newest line of a log. In text, `SEQ:HASH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct LogHead {
     /// Its sequence number.
     pub seq: u64,
     /// Its hash.
@@ -46,7 +46,7 @@ struct NewLine<'a> {
     event: &'a Event,
 }
 
-impl Head {
+impl LogHead {
     /// The head of a log without lines.
     pub const START: Self = Self {
         seq: 0,
@@ -152,13 +152,13 @@ impl<'de> Deserialize<'de> for LineHash {
     }
 }
 
-impl fmt::Display for Head {
+impl fmt::Display for LogHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.seq, self.hash)
     }
 }
 
-impl FromStr for Head {
+impl FromStr for LogHead {
     type Err = BadHead;
 
     fn from_str(text: &str) -> Result<Self, BadHead> {
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_line_names_its_number_and_the_hash_of_the_line_before() {
         let event = Event::Missed { lines: 2 };
-        let (first, head) = Head::START.append(&event, SystemTime::UNIX_EPOCH);
+        let (first, head) = LogHead::START.append(&event, SystemTime::UNIX_EPOCH);
         let (second, _) = head.append(&event, SystemTime::UNIX_EPOCH);
 
         let zeros = "0".repeat(64);
@@ -194,11 +194,11 @@ mod tests {
 
     #[test]
     fn a_head_is_read_back_from_its_text() {
-        let (_, head) = Head::START.append(&Event::Missed { lines: 1 }, SystemTime::UNIX_EPOCH);
+        let (_, head) = LogHead::START.append(&Event::Missed { lines: 1 }, SystemTime::UNIX_EPOCH);
 
         assert_eq!(head.to_string().parse(), Ok(head));
         for bad in ["", "1", "1:", "x:00", "1:zz", "1:é0000000"] {
-            assert_eq!(bad.parse::<Head>(), Err(BadHead), "{bad}");
+            assert_eq!(bad.parse::<LogHead>(), Err(BadHead), "{bad}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::error::AuditError;
 use super::event::Event;
 use super::files::{rotated_files, rotated_name};
 use super::key::AuditKey;
-use super::line::{Head, LineHash, StoredLine};
+use super::line::{LineHash, LogHead, StoredLine};
 use super::settings::AuditFiles;
 
 /// Appends to a log. Its methods block. Other processes may append to the same log: the file is locked
@@ -23,7 +23,7 @@ pub struct AuditLog {
     longest: u64,
     file: Option<File>,
     /// The newest line, as far as it is known.
-    head: Head,
+    head: LogHead,
     /// Length of the file up to the end of that line.
     length: u64,
     /// Lines since the last checkpoint.
@@ -38,7 +38,7 @@ pub struct PrunedFiles {
     /// The files.
     pub files: Vec<PathBuf>,
     /// The last line in them.
-    pub last: Head,
+    pub last: LogHead,
 }
 
 /// The oldest full files of a log whose last line was written before a time. `None` if there are none.
@@ -82,7 +82,7 @@ impl AuditLog {
             key,
             longest,
             file: None,
-            head: Head::START,
+            head: LogHead::START,
             length: 0,
             unsigned: 0,
             signed: 0,
@@ -95,7 +95,7 @@ impl AuditLog {
     }
 
     /// The newest line.
-    pub fn head(&self) -> Head {
+    pub fn head(&self) -> LogHead {
         self.head
     }
 
@@ -125,7 +125,7 @@ impl AuditLog {
     ///
     /// # Errors
     /// As [`append`](Self::append).
-    pub fn sign(&mut self) -> Result<Head, AuditError> {
+    pub fn sign(&mut self) -> Result<LogHead, AuditError> {
         // The checkpoint that is due after many lines is written by an append without events, too.
         self.unsigned = LINES;
         self.append(&[], true)?;
@@ -187,7 +187,7 @@ impl AuditLog {
     fn write(&mut self, file: &mut File, events: &[Event], sync: bool) -> io::Result<u64> {
         let mut head = self.head;
         let mut text = String::new();
-        let mut append = |head: &mut Head, event: &Event| {
+        let mut append = |head: &mut LogHead, event: &Event| {
             let (line, next) = head.append(event, SystemTime::now());
             text.push_str(&line);
             text.push('\n');
@@ -309,7 +309,7 @@ fn is_same(metadata: &fs::Metadata, file: &File) -> bool {
 
 /// The last complete line of a file.
 struct NewestLine {
-    head: Head,
+    head: LogHead,
     /// Position behind its line feed.
     end: u64,
     /// When it was written. `None` if it does not tell.
@@ -352,7 +352,7 @@ fn newest_line(file: &File) -> io::Result<Option<NewestLine>> {
         io::Error::new(io::ErrorKind::InvalidData, message)
     })?;
     Ok(Some(NewestLine {
-        head: Head {
+        head: LogHead {
             seq: stored.seq,
             hash: LineHash::of(line),
         },

@@ -10,7 +10,7 @@
 //! are kept elsewhere (`anchor.rs`), or by a cluster's store ([`CopyHead`]).
 //!
 //! An [`AuditLog`] appends to the file. Several processes may: each locks the file and reads the newest
-//! line first. A [`Recorder`] has a thread for it, so that no call waits for more than its own line.
+//! line first. A [`AuditRecorder`] has a thread for it, so that no call waits for more than its own line.
 //! Only [`AuditLog::prune`] deletes old files. It first records that in a signed line.
 //! [`verify()`] reads a log, of any age, and says what is wrong with it.
 
@@ -31,12 +31,12 @@ mod verify;
 
 pub use about_job::{AboutJob, lines_about};
 pub use error::AuditError;
-pub use event::{Decided, Ended, Event, Repeated, Voted};
+pub use event::{Decided, EndedJob, Event, Repeated, Voted};
 pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
 pub use known_heads::KnownHeads;
-pub use line::{BadHead, Head, LineHash, StoredLine, visible_text};
+pub use line::{BadHead, LineHash, LogHead, StoredLine, visible_text};
 pub use log::{AuditLog, PrunedFiles};
-pub use recorder::{CopyHead, LogWriter, RecordError, Recorder};
+pub use recorder::{AuditRecorder, CopyHead, RecordError, WriterName};
 pub use settings::{Anchor, AuditFiles, AuditSettings, OnFailure, machine_name};
 pub use verify::{Fault, Report, verify};

@@ -12,22 +12,22 @@ use tokio::time::{Instant, timeout};
 use super::anchor::copy_to;
 use super::error::AuditError;
 use super::event::Event;
-use super::line::Head;
+use super::line::LogHead;
 use super::log::AuditLog;
 use super::settings::{Anchor, AuditFiles, AuditSettings};
 
 /// Writes events to a log, on a thread of its own. Events that come at the same time are written
 /// together, with one sync.
 #[derive(Clone)]
-pub struct Recorder {
-    requests: SyncSender<Request>,
+pub struct AuditRecorder {
+    requests: SyncSender<LogRequest>,
     /// Lines that could not be written.
     missed: Arc<AtomicU64>,
     /// Whether the last attempt to write has failed.
     is_failing: Arc<AtomicBool>,
 }
 
-enum Request {
+enum LogRequest {
     /// Append an event.
     Append(Append),
     /// Sign what is there, and reply.
@@ -73,7 +73,7 @@ const CHECKPOINTS: Duration = Duration::from_secs(60);
 /// Maximum heads that wait to be copied.
 const MOST_HEADS: usize = 16;
 
-impl Recorder {
+impl AuditRecorder {
     /// Starts to write a log. It is opened with the first event, and begins with a line about `writer`.
     /// Each signed head is copied to the anchors and, in a cluster, to its store.
     ///
@@ -82,14 +82,14 @@ impl Recorder {
     pub fn start(
         files: AuditFiles,
         settings: &AuditSettings,
-        writer: LogWriter,
+        writer: WriterName,
         cluster: Option<CopyHead>,
     ) -> std::io::Result<Self> {
         let (requests, received) = sync_channel(MOST_WAITING);
         let missed = Arc::new(AtomicU64::new(0));
         let is_failing = Arc::new(AtomicBool::new(false));
         let copiers = copiers(settings.anchors.clone(), cluster)?;
-        let mut writer = Writer {
+        let mut writer = LogThread {
             files,
             longest: u64::from(settings.rotate_mb.get()) << 20,
             writer,
@@ -127,7 +127,7 @@ impl Recorder {
 
     async fn append(&self, event: Event, sync: bool) -> Result<u64, RecordError> {
         let (reply, written) = oneshot::channel();
-        let request = Request::Append(Append {
+        let request = LogRequest::Append(Append {
             event,
             sync,
             reply: Some(reply),
@@ -146,7 +146,7 @@ impl Recorder {
 
     /// Records an event without waiting for it.
     pub fn note(&self, event: Event) {
-        let request = Request::Append(Append {
+        let request = LogRequest::Append(Append {
             event,
             sync: false,
             reply: None,
@@ -161,7 +161,7 @@ impl Recorder {
     /// Writes all events that wait, and a checkpoint. At most for some seconds.
     pub async fn finish(&self) {
         let (reply, signed) = oneshot::channel();
-        let is_sent = self.requests.try_send(Request::Sign(reply)).is_ok();
+        let is_sent = self.requests.try_send(LogRequest::Sign(reply)).is_ok();
         if !is_sent || timeout(ANSWER, signed).await.is_err() {
             tracing::error!("the audit log lacks its last lines: they were not written in time");
         }
@@ -181,17 +181,17 @@ impl Recorder {
 /// Requests to a thread that copies heads.
 enum CopyRequest {
     /// Copy this head.
-    Head(Head),
+    Head(LogHead),
     /// Drop this when all heads before are copied: then the wait for it ends.
     Reply(Arc<oneshot::Sender<()>>),
 }
 
 /// Copies a head to the store of a cluster. Blocks the thread.
-pub type CopyHead = Box<dyn Fn(Head) -> std::io::Result<()> + Send>;
+pub type CopyHead = Box<dyn Fn(LogHead) -> std::io::Result<()> + Send>;
 
 /// Who writes a log.
 #[derive(Clone, Debug)]
-pub struct LogWriter {
+pub struct WriterName {
     /// Description of the process.
     pub process: String,
     /// Name of its machine.
@@ -199,11 +199,11 @@ pub struct LogWriter {
 }
 
 /// The thread.
-struct Writer {
+struct LogThread {
     files: AuditFiles,
     /// Bytes after which the log is continued in a new file.
     longest: u64,
-    writer: LogWriter,
+    writer: WriterName,
     /// `None` until it is open.
     log: Option<AuditLog>,
     /// Threads that copy heads.
@@ -213,8 +213,8 @@ struct Writer {
     signed_at: Instant,
 }
 
-impl Writer {
-    fn run(&mut self, received: &Receiver<Request>) {
+impl LogThread {
+    fn run(&mut self, received: &Receiver<LogRequest>) {
         loop {
             match received.recv_timeout(CHECKPOINTS.saturating_sub(self.signed_at.elapsed())) {
                 Ok(request) => {
@@ -232,15 +232,16 @@ impl Writer {
         self.sign();
     }
 
-    fn perform(&mut self, requests: impl Iterator<Item = Request>) {
+    fn perform(&mut self, requests: impl Iterator<Item = LogRequest>) {
         let mut appends = Vec::new();
         let mut signs = Vec::new();
         for request in requests {
             match request {
                 // Its call was refused meanwhile, because nothing was written in time.
-                Request::Append(append) if append.reply.as_ref().is_some_and(Reply::is_closed) => {}
-                Request::Append(append) => appends.push(append),
-                Request::Sign(reply) => signs.push(reply),
+                LogRequest::Append(append)
+                    if append.reply.as_ref().is_some_and(Reply::is_closed) => {}
+                LogRequest::Append(append) => appends.push(append),
+                LogRequest::Sign(reply) => signs.push(reply),
             }
         }
         if !appends.is_empty() {
@@ -351,7 +352,7 @@ impl Writer {
         }
     }
 
-    fn note_signed(&mut self, head: Head) {
+    fn note_signed(&mut self, head: LogHead) {
         self.signed_at = Instant::now();
         for copier in &self.copiers {
             if copier.try_send(CopyRequest::Head(head)).is_err() {
@@ -385,7 +386,7 @@ fn copiers(
 
 fn copier(
     thread: &str,
-    copy: impl Fn(Head) + Send + 'static,
+    copy: impl Fn(LogHead) + Send + 'static,
 ) -> std::io::Result<SyncSender<CopyRequest>> {
     let (sender, requests) = sync_channel(MOST_HEADS);
     thread::Builder::new().name(thread.to_owned()).spawn(move || {

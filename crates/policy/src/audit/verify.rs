@@ -8,13 +8,13 @@ use super::event::Event;
 use super::files::{RawLine, for_each_line};
 use super::key::PublicKey;
 use super::known_heads::{Compared, KnownHeads};
-use super::line::{Head, LineHash, StoredLine};
+use super::line::{LineHash, LogHead, StoredLine};
 
 /// What a log shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The newest line. `None` for a log without lines.
-    pub head: Option<Head>,
+    pub head: Option<LogHead>,
     /// Sequence number of the first line. More than 1 if the oldest files were removed.
     pub first: u64,
     /// The last line that was deleted, by the newest statement in the log about that. With a key, only a signed one counts.
@@ -66,12 +66,12 @@ pub fn verify(
 struct Check<'a> {
     key: Option<PublicKey>,
     known: &'a KnownHeads,
-    head: Option<Head>,
+    head: Option<LogHead>,
     first: u64,
     /// The hash of the line before the first one, as the first one has it.
     before_first: Option<LineHash>,
     /// The last deleted line, by the newest statement in the log about that. With a key, only if the statement is signed.
-    pruned: Option<Head>,
+    pruned: Option<LogHead>,
     signed_to: Option<u64>,
     unsigned: u64,
     compared: usize,
@@ -124,11 +124,11 @@ impl<'a> Check<'a> {
             Ok(stored) => stored,
             Err(error) => {
                 let seq = before.map_or(1, |head| head.seq + 1);
-                self.head = Some(Head { seq, hash });
+                self.head = Some(LogHead { seq, hash });
                 return Err(format!("it is no line of an audit log: {error}"));
             }
         };
-        let head = Head {
+        let head = LogHead {
             seq: stored.seq,
             hash,
         };
@@ -140,9 +140,10 @@ impl<'a> Check<'a> {
             ..
         } = &stored.event
         {
-            let last = format!("{through}:{hash}").parse::<Head>().ok();
-            let is_signed =
-                |last: &Head| self.key.is_none_or(|key| is_pruning_signed(&key, *last, signature));
+            let last = format!("{through}:{hash}").parse::<LogHead>().ok();
+            let is_signed = |last: &LogHead| {
+                self.key.is_none_or(|key| is_pruning_signed(&key, *last, signature))
+            };
             self.pruned = last.filter(is_signed).or(self.pruned);
         }
         let Some(before) = before else {
@@ -150,7 +151,7 @@ impl<'a> Check<'a> {
             self.before_first = Some(stored.prev);
             // The line before it may be known, although its file was removed.
             if let Some(seq) = stored.seq.checked_sub(1) {
-                self.check_known(Head {
+                self.check_known(LogHead {
                     seq,
                     hash: stored.prev,
                 })?;
@@ -173,7 +174,7 @@ impl<'a> Check<'a> {
         self.check_signature(&stored)
     }
 
-    fn check_known(&mut self, head: Head) -> Result<(), String> {
+    fn check_known(&mut self, head: LogHead) -> Result<(), String> {
         match self.known.compare(head) {
             Compared::Unknown => Ok(()),
             Compared::Same => {
@@ -289,8 +290,8 @@ mod tests {
     use super::*;
 
     /// A thousand lines, and the heads after each.
-    fn chain() -> Vec<(String, Head)> {
-        let mut head = Head::START;
+    fn chain() -> Vec<(String, LogHead)> {
+        let mut head = LogHead::START;
         let lines = (0..1000).map(|number| {
             let event = Event::Started {
                 decision: number,
@@ -304,7 +305,7 @@ mod tests {
     }
 
     /// Whether a check that has come to `before` finds anything in the next lines.
-    fn finds(before: Option<Head>, lines: &[&[u8]], newest: Head) -> bool {
+    fn finds(before: Option<LogHead>, lines: &[&[u8]], newest: LogHead) -> bool {
         let mut known = KnownHeads::default();
         known.must_contain(newest);
         let mut check = Check::new(None, &known);
@@ -332,7 +333,7 @@ mod tests {
     }
 
     /// The faults of a log that begins with line `first` of the chain, if the cluster knows line 500.
-    fn faults_from(first: usize, lines: &[(String, Head)]) -> Vec<String> {
+    fn faults_from(first: usize, lines: &[(String, LogHead)]) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("audit.jsonl");
         let text: String = lines

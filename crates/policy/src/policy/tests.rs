@@ -4,7 +4,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::rule::Limits;
+use crate::rule::RuleLimits;
 use crate::{Claims, Inventory, Machine, Role};
 
 const POLICY: &str = r#"
@@ -45,16 +45,16 @@ fn policy(text: &str) -> Policy {
     Policy::parse(text).unwrap()
 }
 
-fn caller(name: &str, role: Role) -> Identity {
-    Identity {
+fn caller(name: &str, role: Role) -> PolicyCaller {
+    PolicyCaller {
         name: name.to_owned(),
         role,
         claims: Claims::default(),
     }
 }
 
-fn endpoint(name: &str, tags: &[&str]) -> Endpoint {
-    Endpoint {
+fn endpoint(name: &str, tags: &[&str]) -> MachineAccount {
+    MachineAccount {
         machine: Machine::new([name], 22, tags.iter().map(|tag| (*tag).to_owned())),
         users: vec!["deploy".to_owned()],
         jumps: Vec::new(),
@@ -64,12 +64,12 @@ fn endpoint(name: &str, tags: &[&str]) -> Endpoint {
 /// Names of the rules that decide, and whether they allow.
 fn decided(
     policy: &Policy,
-    caller: &Identity,
+    caller: &PolicyCaller,
     verb: Verb,
-    endpoint: &Endpoint,
+    endpoint: &MachineAccount,
     command: CommandSource<'_>,
 ) -> (bool, Vec<String>) {
-    let request = Request {
+    let request = PolicyRequest {
         caller,
         verb,
         endpoint: Some(endpoint),
@@ -78,12 +78,12 @@ fn decided(
         minute: WeekMinute::default(),
     };
     match policy.decide(&request) {
-        Decision::Allowed(permits) => (
+        PolicyDecision::Allowed(permits) => (
             true,
             permits.iter().map(|permit| permit.rule.to_owned()).collect(),
         ),
-        Decision::Denied(rules) => (false, rules.into_iter().map(str::to_owned).collect()),
-        Decision::NotAllowed => (false, Vec::new()),
+        PolicyDecision::Denied(rules) => (false, rules.into_iter().map(str::to_owned).collect()),
+        PolicyDecision::NotAllowed => (false, Vec::new()),
     }
 }
 
@@ -102,7 +102,7 @@ fn check_mistake(text: &str, expected: &str) {
 /// Whether a policy with these rules lets caller "a" run a free command on each host.
 fn allows_everywhere(rules: &str) -> bool {
     let caller = caller("a", Role::Run);
-    policy(rules).allows_everywhere(&Request {
+    policy(rules).allows_everywhere(&PolicyRequest {
         caller: &caller,
         verb: Verb::Run,
         endpoint: None,
@@ -148,7 +148,7 @@ fn a_denial_for_some_hosts_does_not_deny_a_list_and_a_permission_allows_it() {
              [[rules]]\nname = \"b\"\neffect = \"{effect}\"\nhosts = [\"web1\"]\nverbs = [\"hosts\"]\n"
         ));
         let caller = caller("a", Role::Run);
-        let request = Request {
+        let request = PolicyRequest {
             caller: &caller,
             verb: Verb::Hosts,
             endpoint: None,
@@ -157,8 +157,8 @@ fn a_denial_for_some_hosts_does_not_deny_a_list_and_a_permission_allows_it() {
             minute: WeekMinute::default(),
         };
         match policy.decide(&request) {
-            Decision::Allowed(permits) => permits.len(),
-            Decision::Denied(_) | Decision::NotAllowed => 0,
+            PolicyDecision::Allowed(permits) => permits.len(),
+            PolicyDecision::Denied(_) | PolicyDecision::NotAllowed => 0,
         }
     };
     assert_eq!((list_hosts("deny"), list_hosts("allow")), (1, 2));
@@ -328,7 +328,7 @@ fn a_rule_has_the_limits_that_are_written() {
     let limits = policy.rules.all()[1].limits;
     assert_eq!(
         limits,
-        Limits {
+        RuleLimits {
             jobs: Some(5),
             timeout: Some(Duration::from_secs(600)),
             bytes: None,
@@ -344,7 +344,7 @@ fn a_machine_behind_a_denied_one_is_denied() {
          [[rules]]\nname = \"no bastion\"\neffect = \"deny\"\nhosts = [\"bastion\"]\n",
     );
     let agent = caller("agent1", Role::Run);
-    let behind = Endpoint {
+    let behind = MachineAccount {
         jumps: vec![Machine::new(["bastion", "10.0.0.1"], 22, [])],
         ..endpoint("inner", &[])
     };
@@ -362,7 +362,7 @@ fn an_alias_neither_evades_a_denial_nor_gains_an_allowance() {
          [[rules]]\nname = \"no databases\"\neffect = \"deny\"\nhosts = [\"tag:db\"]\n",
     );
     let agent = caller("agent1", Role::Run);
-    let denied = Endpoint {
+    let denied = MachineAccount {
         machine: Machine::new(["app-alias", "10.0.0.7"], 22, []).also_known_as(
             ["db1"],
             22,
@@ -370,7 +370,7 @@ fn an_alias_neither_evades_a_denial_nor_gains_an_allowance() {
         ),
         ..endpoint("", &[])
     };
-    let not_named = Endpoint {
+    let not_named = MachineAccount {
         machine: Machine::new(["other", "10.0.0.8"], 22, []).also_known_as(["app1"], 22, []),
         ..endpoint("", &[])
     };
@@ -437,7 +437,7 @@ fn targets_limit_forwards_and_a_socks_proxy_reaches_any_target() {
     let agent = caller("agent1", Role::Run);
     let web1 = endpoint("web1", &[]);
     let may_forward = |target| {
-        let request = Request {
+        let request = PolicyRequest {
             caller: &agent,
             verb: Verb::Forward,
             endpoint: Some(&web1),
@@ -445,7 +445,7 @@ fn targets_limit_forwards_and_a_socks_proxy_reaches_any_target() {
             target,
             minute: WeekMinute::default(),
         };
-        matches!(policy.decide(&request), Decision::Allowed(_))
+        matches!(policy.decide(&request), PolicyDecision::Allowed(_))
     };
 
     assert!(may_forward(Some("localhost:5432")));
@@ -457,7 +457,7 @@ fn targets_limit_forwards_and_a_socks_proxy_reaches_any_target() {
 fn a_caller_is_offered_the_templates_that_it_may_run() {
     let policy = policy(POLICY);
     let agent = caller("agent1", Role::Run);
-    let names = |caller: &Identity, endpoint: &Endpoint| -> Vec<String> {
+    let names = |caller: &PolicyCaller, endpoint: &MachineAccount| -> Vec<String> {
         let templates = policy.templates_for(caller, endpoint, WeekMinute::default());
         templates.map(|template| template.name.clone()).collect()
     };
@@ -565,7 +565,7 @@ fn a_test_case_is_read_with_its_defaults() {
         BTreeMap::from([("n".to_owned(), "5".to_owned())])
     );
     assert!(first.at.is_some());
-    assert_eq!(first.expected, crate::case::Expected::Allow);
+    assert_eq!(first.expected, crate::case::ExpectedDecision::Allow);
     assert_eq!(first.rule, None);
     assert_eq!(second.caller, caller("b", Role::Admin));
     assert_eq!(second.verb, Verb::Forward);

@@ -6,7 +6,7 @@ use russh::client::{AuthResult, Handle};
 use russh::{MethodKind, MethodSet};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Secrets;
+use super::LoginSecrets;
 use super::offer::Offer;
 use crate::HostConfig;
 use crate::trust::{HandshakeError, HostKeyCheck};
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 pub(crate) struct Login<'a> {
     pub(super) handle: &'a mut Handle<HostKeyCheck>,
     pub(super) host: &'a HostConfig,
-    pub(super) secrets: &'a Secrets,
+    pub(super) secrets: &'a LoginSecrets,
     /// Methods that the server still accepts. `None` until it has refused one.
     pub(super) remaining: Option<MethodSet>,
     pub(super) offered: Vec<Offer>,
@@ -39,7 +39,7 @@ pub(crate) struct Login<'a> {
 
 /// The server's answer to an attempt (RFC 4252 §5.1).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum AuthAttempt {
     Success,
     /// The attempt succeeded, and the server requires another method.
     PartialSuccess,
@@ -50,7 +50,7 @@ impl<'a> Login<'a> {
     pub(crate) fn new(
         handle: &'a mut Handle<HostKeyCheck>,
         host: &'a HostConfig,
-        secrets: &'a Secrets,
+        secrets: &'a LoginSecrets,
         patience: Duration,
     ) -> Self {
         Self {
@@ -70,12 +70,14 @@ impl<'a> Login<'a> {
         // Bounded, because a server could report a partial success without end.
         for _ in 0..MOST_STAGES {
             match self.stage().await {
-                Ok(Attempt::Success) => return Ok(Ok(())),
-                Ok(Attempt::PartialSuccess) => self.explain_last("which was right, and not enough"),
-                Ok(Attempt::Failure) if self.is_connection_lost().await => {
+                Ok(AuthAttempt::Success) => return Ok(Ok(())),
+                Ok(AuthAttempt::PartialSuccess) => {
+                    self.explain_last("which was right, and not enough")
+                }
+                Ok(AuthAttempt::Failure) if self.is_connection_lost().await => {
                     return Err(russh::Error::HUP.into());
                 }
-                Ok(Attempt::Failure) => break,
+                Ok(AuthAttempt::Failure) => break,
                 // The server disconnected, as after too many attempts: that is a failed login, too.
                 Err(HandshakeError::Russh(error)) if self.has_refused => {
                     self.explain_last(&format!("the server hung up: {error}"));
@@ -117,12 +119,14 @@ impl<'a> Login<'a> {
     }
 
     /// Tries the methods until one succeeds.
-    async fn stage(&mut self) -> Result<Attempt, HandshakeError> {
+    async fn stage(&mut self) -> Result<AuthAttempt, HandshakeError> {
         let methods = self.host.methods;
         if methods.public_key && self.may(MethodKind::PublicKey) {
             match Box::pin(self.public_keys()).await? {
-                Attempt::Failure => {}
-                decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
+                AuthAttempt::Failure => {}
+                decided @ (AuthAttempt::Success | AuthAttempt::PartialSuccess) => {
+                    return Ok(decided);
+                }
             }
         }
         if self.remaining.is_none() && (methods.keyboard_interactive || methods.password) {
@@ -130,20 +134,24 @@ impl<'a> Login<'a> {
             let call = self.handle.authenticate_none(self.host.user.clone());
             let result = within(&mut self.patience, call).await?;
             match self.note(&result) {
-                Attempt::Failure => {}
-                decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
+                AuthAttempt::Failure => {}
+                decided @ (AuthAttempt::Success | AuthAttempt::PartialSuccess) => {
+                    return Ok(decided);
+                }
             }
         }
         if methods.keyboard_interactive && self.may(MethodKind::KeyboardInteractive) {
             match self.keyboard_interactive().await? {
-                Attempt::Failure => {}
-                decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
+                AuthAttempt::Failure => {}
+                decided @ (AuthAttempt::Success | AuthAttempt::PartialSuccess) => {
+                    return Ok(decided);
+                }
             }
         }
         if methods.password && self.may(MethodKind::Password) {
             return self.password().await;
         }
-        Ok(Attempt::Failure)
+        Ok(AuthAttempt::Failure)
     }
 
     /// Whether the connection was lost before the server has refused anything. A server that disconnects after a
@@ -171,18 +179,18 @@ impl<'a> Login<'a> {
         self.remaining = Some(remaining);
     }
 
-    pub(super) fn note(&mut self, result: &AuthResult) -> Attempt {
+    pub(super) fn note(&mut self, result: &AuthResult) -> AuthAttempt {
         match result {
-            AuthResult::Success => Attempt::Success,
+            AuthResult::Success => AuthAttempt::Success,
             AuthResult::Failure {
                 remaining_methods,
                 partial_success,
             } => {
                 self.note_refusal(remaining_methods.clone());
                 if *partial_success {
-                    Attempt::PartialSuccess
+                    AuthAttempt::PartialSuccess
                 } else {
-                    Attempt::Failure
+                    AuthAttempt::Failure
                 }
             }
         }

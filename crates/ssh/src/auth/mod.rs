@@ -1,7 +1,7 @@
 //! Logging in (RFC 4252): keys and certificates of the agent and of files, keyboard-interactive,
 //! passwords.
 //!
-//! Keys and passwords come from [`Secrets`], which remembers successful ones and lets a
+//! Keys and passwords come from [`LoginSecrets`], which remembers successful ones and lets a
 //! [`Prompter`] ask a person.
 
 mod key_file;
@@ -14,6 +14,6 @@ mod secrets;
 mod signer;
 
 pub use prompter::{Answer, Askpass, Prompter, Question};
-pub use secrets::Secrets;
+pub use secrets::LoginSecrets;
 
 pub(super) use login::Login;

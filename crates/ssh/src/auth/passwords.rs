@@ -5,7 +5,7 @@ use russh::client::{KeyboardInteractiveAuthResponse as Response, Prompt};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::Question;
-use super::login::{Attempt, Login, within};
+use super::login::{AuthAttempt, Login, within};
 use crate::trust::HandshakeError;
 use sshjobs_output::printable;
 
@@ -18,7 +18,7 @@ pub(super) const REFUSED: &str = "That was not accepted. ";
 impl Login<'_> {
     /// Answers the server's questions (RFC 4256) with the configured password, or by asking a
     /// person.
-    pub(super) async fn keyboard_interactive(&mut self) -> Result<Attempt, HandshakeError> {
+    pub(super) async fn keyboard_interactive(&mut self) -> Result<AuthAttempt, HandshakeError> {
         // A configured password stays the same, so it is sent once.
         let tries = if self.asks_a_person() {
             self.host.methods.prompts
@@ -34,14 +34,14 @@ impl Login<'_> {
             // Bounded, because a server could ask without end.
             for round in 0..MOST_ROUNDS {
                 let (instructions, prompts) = match response {
-                    Response::Success => return Ok(Attempt::Success),
+                    Response::Success => return Ok(AuthAttempt::Success),
                     Response::Failure {
                         remaining_methods,
                         partial_success,
                     } => {
                         self.note_refusal(remaining_methods);
                         if partial_success {
-                            return Ok(Attempt::PartialSuccess);
+                            return Ok(AuthAttempt::PartialSuccess);
                         }
                         break;
                     }
@@ -57,7 +57,7 @@ impl Login<'_> {
                 let instructions = format!("{refused}{instructions}");
                 let Some(answers) = self.answers(round, &instructions, &prompts).await else {
                     // The request of the next method aborts this one (RFC 4252 §5.1).
-                    return Ok(Attempt::Failure);
+                    return Ok(AuthAttempt::Failure);
                 };
                 let call = self.handle.authenticate_keyboard_interactive_respond(answers);
                 response = within(&mut self.patience, call).await?;
@@ -66,7 +66,7 @@ impl Login<'_> {
                 break;
             }
         }
-        Ok(Attempt::Failure)
+        Ok(AuthAttempt::Failure)
     }
 
     async fn answers(
@@ -111,10 +111,10 @@ impl Login<'_> {
 
     /// Sends a password (RFC 4252 §8): the one that succeeded before, the configured one, or one
     /// typed by a person.
-    pub(super) async fn password(&mut self) -> Result<Attempt, HandshakeError> {
+    pub(super) async fn password(&mut self) -> Result<AuthAttempt, HandshakeError> {
         if let Some(known) = self.secrets.password(self.host) {
             let attempt = self.send_password(&known).await?;
-            if attempt == Attempt::Failure {
+            if attempt == AuthAttempt::Failure {
                 // It no longer works, so the next login must not send it.
                 self.secrets.keep_password(self.host, None);
             }
@@ -137,21 +137,24 @@ impl Login<'_> {
             was_asked = true;
             let attempt = self.send_password(&password).await?;
             // A partial success also proves that the password is right.
-            if attempt != Attempt::Failure {
+            if attempt != AuthAttempt::Failure {
                 self.secrets.keep_password(self.host, Some(password));
                 return Ok(attempt);
             }
             if !self.may(MethodKind::Password) {
-                return Ok(Attempt::Failure);
+                return Ok(AuthAttempt::Failure);
             }
         }
         if !was_asked {
             self.tried.push("password (no password is available)".to_owned());
         }
-        Ok(Attempt::Failure)
+        Ok(AuthAttempt::Failure)
     }
 
-    async fn send_password(&mut self, password: &SecretString) -> Result<Attempt, HandshakeError> {
+    async fn send_password(
+        &mut self,
+        password: &SecretString,
+    ) -> Result<AuthAttempt, HandshakeError> {
         self.tried.push("password".to_owned());
         let call = self
             .handle

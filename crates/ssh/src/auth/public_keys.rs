@@ -12,9 +12,9 @@ use russh::{MethodKind, Signer};
 use tokio::time::timeout;
 
 use super::key_file::{self, KeyFile, NoKey};
-use super::login::{Attempt, Login, within};
+use super::login::{AuthAttempt, Login, within};
 use super::offer::Offer;
-use super::signer::{Agent, AgentConnection, Busy, File, NoSignature};
+use super::signer::{Agent, AgentConnection, File, NoSignature, SigningTime};
 use crate::files::off_runtime;
 use crate::trust::{HandshakeError, short_rsa};
 
@@ -23,7 +23,7 @@ const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<'a> Login<'a> {
     /// Offers certificates, the keys of the agent and those of files, in ssh's order.
-    pub(super) async fn public_keys(&mut self) -> Result<Attempt, HandshakeError> {
+    pub(super) async fn public_keys(&mut self) -> Result<AuthAttempt, HandshakeError> {
         let (mut agent, identities) = match self.agent().await {
             Some((agent, identities)) => (Some(agent), identities),
             None => (None, Vec::new()),
@@ -53,7 +53,7 @@ impl<'a> Login<'a> {
                 },
             };
             // Ends on any success, and when the server accepts no more keys.
-            if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
+            if attempt != AuthAttempt::Failure || !self.may(MethodKind::PublicKey) {
                 return Ok(attempt);
             }
         }
@@ -67,17 +67,17 @@ impl<'a> Login<'a> {
                     self.key_of_agent(&key, &comment, agent).await?
                 }
             };
-            if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
+            if attempt != AuthAttempt::Failure || !self.may(MethodKind::PublicKey) {
                 return Ok(attempt);
             }
         }
         for file in files {
             let attempt = self.key_of_file(file).await?;
-            if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
+            if attempt != AuthAttempt::Failure || !self.may(MethodKind::PublicKey) {
                 return Ok(attempt);
             }
         }
-        Ok(Attempt::Failure)
+        Ok(AuthAttempt::Failure)
     }
 
     /// The agent and its keys. Keys that are also configured come first.
@@ -138,13 +138,13 @@ impl<'a> Login<'a> {
         offer: Offer,
         shown: String,
         mut signer: S,
-        busy: Busy,
-    ) -> Result<Attempt, HandshakeError>
+        busy: SigningTime,
+    ) -> Result<AuthAttempt, HandshakeError>
     where
         S: Signer<Error = NoSignature> + Send,
     {
         if !self.offers(&offer, shown) {
-            return Ok(Attempt::Failure);
+            return Ok(AuthAttempt::Failure);
         }
         // After the check above: russh may wait a second for the server's list of algorithms.
         let hash = self.hash_for(&offer.public().algorithm()).await?;
@@ -172,7 +172,7 @@ impl<'a> Login<'a> {
         &mut self,
         certificate: Certificate,
         agent: &mut AgentConnection,
-    ) -> Result<Attempt, HandshakeError> {
+    ) -> Result<AuthAttempt, HandshakeError> {
         let shown = format!("certificate {:?} of the agent", certificate.key_id());
         let (signer, busy) = Agent::signer(agent);
         self.present(Offer::certificate(certificate), shown, signer, busy).await
@@ -182,13 +182,13 @@ impl<'a> Login<'a> {
         &mut self,
         certificate: Certificate,
         file: &Path,
-    ) -> Result<Attempt, HandshakeError> {
+    ) -> Result<AuthAttempt, HandshakeError> {
         let shown = format!(
             "certificate {:?} with {}",
             certificate.key_id(),
             file.display()
         );
-        let Some(key) = self.load(file).await else { return Ok(Attempt::Failure) };
+        let Some(key) = self.load(file).await else { return Ok(AuthAttempt::Failure) };
         let (signer, busy) = self.file(file, key);
         self.present(Offer::certificate(certificate), shown, signer, busy).await
     }
@@ -198,22 +198,22 @@ impl<'a> Login<'a> {
         key: &PublicKey,
         comment: &str,
         agent: &mut AgentConnection,
-    ) -> Result<Attempt, HandshakeError> {
+    ) -> Result<AuthAttempt, HandshakeError> {
         let shown = format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256));
         let (signer, busy) = Agent::signer(agent);
         self.present(Offer::key(key), shown, signer, busy).await
     }
 
-    async fn key_of_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
-        let Some(key) = self.load(file).await else { return Ok(Attempt::Failure) };
+    async fn key_of_file(&mut self, file: &Path) -> Result<AuthAttempt, HandshakeError> {
+        let Some(key) = self.load(file).await else { return Ok(AuthAttempt::Failure) };
         let offer = Offer::key(key.public());
         let (signer, busy) = self.file(file, key);
         self.present(offer, file.display().to_string(), signer, busy).await
     }
 
     /// The signer for a key that was loaded from `path`, and the measure of its signing time.
-    fn file(&self, path: &Path, key: KeyFile) -> (File<'a>, Busy) {
-        let busy = Busy::default();
+    fn file(&self, path: &Path, key: KeyFile) -> (File<'a>, SigningTime) {
+        let busy = SigningTime::default();
         let path = path.to_owned();
         let host = self.host;
         let secrets = self.secrets;
@@ -251,7 +251,7 @@ impl<'a> Login<'a> {
     fn signed(
         &mut self,
         result: Result<AuthResult, NoSignature>,
-    ) -> Result<Attempt, HandshakeError> {
+    ) -> Result<AuthAttempt, HandshakeError> {
         match result {
             Ok(result) => Ok(self.note(&result)),
             Err(NoSignature::Send(_)) => Err(russh::Error::SendError.into()),
@@ -259,7 +259,7 @@ impl<'a> Login<'a> {
             // russh has abandoned the signature request, so another key can be offered.
             Err(error) => {
                 self.explain_last(&error.to_string());
-                Ok(Attempt::Failure)
+                Ok(AuthAttempt::Failure)
             }
         }
     }

@@ -17,7 +17,7 @@ use sshjobs_base::lock::lock;
 /// Keys and passwords that succeeded, and the prompter for others. A secret that succeeded is not
 /// asked for again.
 #[derive(Default)]
-pub struct Secrets {
+pub struct LoginSecrets {
     prompter: Option<Arc<dyn Prompter>>,
     keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
     // By all settings, so that a changed address or account never gets an old password.
@@ -29,7 +29,7 @@ pub struct Secrets {
     asking: tokio::sync::Mutex<()>,
 }
 
-impl Secrets {
+impl LoginSecrets {
     /// Secrets with a prompter to ask.
     pub fn asking(prompter: Option<Arc<dyn Prompter>>) -> Self {
         Self {

@@ -17,9 +17,9 @@ use tokio::time::{Instant, timeout};
 
 use super::key_file::{KeyFile, unlock};
 use super::passwords::REFUSED;
-use super::{Question, Secrets};
+use super::{LoginSecrets, Question};
 use crate::HostConfig;
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 
 /// Time limit for the agent to sign. It may wait for a touch of a security key, or ask a person.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ pub(super) enum NoSignature {
 /// Measures signing time, to distinguish a silent server from a person or agent that has not
 /// answered yet.
 #[derive(Clone, Default)]
-pub(super) struct Busy(Arc<Mutex<Signing>>);
+pub(super) struct SigningTime(Arc<Mutex<Signing>>);
 
 #[derive(Default)]
 struct Signing {
@@ -57,7 +57,7 @@ struct Signing {
 /// Shortest wait for the server before the signing time is examined again.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
-impl Busy {
+impl SigningTime {
     /// Waits for the server, and subtracts the time from `patience`, except the time spent signing.
     pub(super) async fn within<T>(
         &self,
@@ -85,7 +85,7 @@ impl Busy {
         signing.spent + signing.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    fn signing(&self) -> Guard<'_, Signing> {
+    fn signing(&self) -> LockGuard<'_, Signing> {
         lock(&self.0)
     }
 
@@ -111,12 +111,12 @@ impl AgentConnection {
 /// An agent with a time limit for its signatures.
 pub(super) struct Agent<'a> {
     agent: &'a mut AgentConnection,
-    busy: Busy,
+    busy: SigningTime,
 }
 
 impl<'a> Agent<'a> {
-    pub(super) fn signer(agent: &'a mut AgentConnection) -> (Self, Busy) {
-        let busy = Busy::default();
+    pub(super) fn signer(agent: &'a mut AgentConnection) -> (Self, SigningTime) {
+        let busy = SigningTime::default();
         (
             Self {
                 agent,
@@ -151,8 +151,8 @@ pub(super) struct File<'a> {
     pub(super) path: PathBuf,
     pub(super) key: KeyFile,
     pub(super) host: &'a HostConfig,
-    pub(super) secrets: &'a Secrets,
-    pub(super) busy: Busy,
+    pub(super) secrets: &'a LoginSecrets,
+    pub(super) busy: SigningTime,
 }
 
 impl Signer for File<'_> {

@@ -8,7 +8,7 @@ use super::ConfigError;
 use super::destination::Destination;
 use super::expand::{Expander, local_user};
 use super::lines::{self, ConfigLine, Item, Location, Unreadable};
-use super::table::{Kind, kind_of};
+use super::table::{OptionKind, kind_of};
 use crate::glob::matches_list;
 
 /// The options for `destination` that sshjobs uses, as `ssh -G` would print them.
@@ -18,7 +18,7 @@ pub(super) fn resolve(
 ) -> Result<Vec<(String, String)>, ConfigError> {
     let items = lines::read(file)
         .map_err(|Unreadable { file, source }| ConfigError::Unreadable { file, source })?;
-    let mut found = Found {
+    let mut found = MatchedValue {
         host: &destination.host,
         options: Vec::new(),
     };
@@ -66,12 +66,12 @@ fn not_understood(line: &ConfigLine, what: &str) -> ConfigError {
 }
 
 /// The options found so far.
-struct Found<'a> {
+struct MatchedValue<'a> {
     host: &'a str,
     options: Vec<(String, String)>,
 }
 
-impl Found<'_> {
+impl MatchedValue<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.options
             .iter()
@@ -87,22 +87,22 @@ impl Found<'_> {
     fn option(&mut self, line: &ConfigLine) -> Option<()> {
         let key = line.keyword.as_str();
         let kind = kind_of(&line.keyword)?;
-        if kind == Kind::Ignored {
+        if kind == OptionKind::Ignored {
             return Some(());
         }
-        if kind != Kind::Command && line.text.contains(['\'', '\\']) {
+        if kind != OptionKind::Command && line.text.contains(['\'', '\\']) {
             // ssh interprets these itself.
             return None;
         }
         let value = match (kind, line.arguments.as_slice()) {
-            (Kind::Command, _) => line.rest().to_owned(),
-            (Kind::List, [_, ..]) => line.arguments.join(" "),
-            (Kind::Number, [value]) => value.parse::<u32>().ok()?.to_string(),
-            (Kind::Word, [value]) => value.to_lowercase(),
-            (Kind::Text | Kind::Repeated, [value]) => value.clone(),
+            (OptionKind::Command, _) => line.rest().to_owned(),
+            (OptionKind::List, [_, ..]) => line.arguments.join(" "),
+            (OptionKind::Number, [value]) => value.parse::<u32>().ok()?.to_string(),
+            (OptionKind::Word, [value]) => value.to_lowercase(),
+            (OptionKind::Text | OptionKind::Repeated, [value]) => value.clone(),
             _ => return None,
         };
-        if kind == Kind::Repeated || self.is_first(key) {
+        if kind == OptionKind::Repeated || self.is_first(key) {
             self.add(key, value);
         }
         Some(())

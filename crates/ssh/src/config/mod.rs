@@ -26,6 +26,6 @@ pub use lines::Location;
 pub use resolver::Resolver;
 pub use secret_source::{SecretError, SecretSource};
 pub use settings::HostSettings;
-pub use shown::{Setting, Source};
+pub use shown::{Setting, SettingSource};
 
 pub(super) use secret_source::{first_line_of, others_can_read};

@@ -10,9 +10,9 @@ use super::host_config::{CONNECT_TIMEOUT, KEEPALIVE, SHORTEST_RSA};
 use super::{ConfigError, HostConfig, HostSettings, Methods};
 
 /// Lines printed by `ssh -G`.
-pub(super) struct Options(pub(super) Vec<(String, String)>);
+pub(super) struct SshOptions(pub(super) Vec<(String, String)>);
 
-impl Options {
+impl SshOptions {
     /// Refuses options that are not supported and must not be ignored.
     pub(super) fn refuse(
         &self,
@@ -217,7 +217,7 @@ mod tests {
             user: None,
             port: None,
         };
-        Options(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+        SshOptions(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
             .to_config(false, &host, settings)
             .unwrap()
     }

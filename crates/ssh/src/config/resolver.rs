@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::destination::Destination;
 use super::error::MOST_JUMPS;
-use super::options::Options;
+use super::options::SshOptions;
 use super::{ConfigError, HostConfig, HostSettings, fallback};
 use crate::files::off_runtime;
 
@@ -59,7 +59,7 @@ impl Resolver {
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
         let settings = self.settings_of(name).without_overridden(&self.arguments);
-        let options = Options(self.ask_ssh(&destination, &self.arguments).await?);
+        let options = SshOptions(self.ask_ssh(&destination, &self.arguments).await?);
         options.refuse(name, &["RemoteCommand", "RevokedHostKeys"])?;
         let jump = match options.jumps() {
             Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
@@ -93,7 +93,7 @@ impl Resolver {
                 .rsplit_once(',')
                 .map_or((None, jumps), |(before, last)| (Some(before), last));
             let destination = Destination::parse(last)?;
-            let mut options = Options(self.ask_ssh(&destination, &[]).await?);
+            let mut options = SshOptions(self.ask_ssh(&destination, &[]).await?);
             // No command runs on a jump host, so its RemoteCommand does not matter.
             options.refuse(&destination.host, &["RevokedHostKeys"])?;
             if before.is_some() {
@@ -115,7 +115,7 @@ impl Resolver {
     /// Expands tokens and examines which files exist.
     async fn expand(
         &self,
-        options: Options,
+        options: SshOptions,
         destination: Destination,
         settings: &HostSettings,
     ) -> Result<HostConfig, ConfigError> {

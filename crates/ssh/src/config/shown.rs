@@ -1,5 +1,5 @@
 use super::destination::Destination;
-use super::options::Options;
+use super::options::SshOptions;
 use super::table::SHOWN;
 use super::{ConfigError, Resolver};
 
@@ -11,12 +11,12 @@ pub struct Setting {
     /// Its value.
     pub value: String,
     /// Where it was set.
-    pub source: Source,
+    pub source: SettingSource,
 }
 
 /// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// The program's own configuration.
     Settings,
     /// ssh_config.
@@ -28,13 +28,13 @@ impl Resolver {
     /// ssh_config(5) in lower case.
     pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
         let destination = Destination::parse(name)?;
-        let set = Options(self.ask_ssh(&destination, &self.arguments).await?);
+        let set = SshOptions(self.ask_ssh(&destination, &self.arguments).await?);
         // With `-F` ssh ignores the system's file, too, and prints its own defaults.
         let nothing = Self {
             ssh_config: Some("/dev/null".into()),
             ..Self::default()
         };
-        let default = Options(nothing.ask_ssh(&destination, &[]).await?);
+        let default = SshOptions(nothing.ask_ssh(&destination, &[]).await?);
         let own = self.settings_of(name).without_overridden(&self.arguments).shown();
         let setting = |key: &&'static str| {
             let value = value_of(&set, key);
@@ -43,18 +43,18 @@ impl Resolver {
                 Some((_, value)) => Some(Setting {
                     key,
                     value: value.clone(),
-                    source: Source::Settings,
+                    source: SettingSource::Settings,
                 }),
                 // A command line may contain a secret.
                 None if value != usual && *key == "proxycommand" => Some(Setting {
                     key,
                     value: "a command".to_owned(),
-                    source: Source::SshConfig,
+                    source: SettingSource::SshConfig,
                 }),
                 None if value != usual => Some(Setting {
                     key,
                     value,
-                    source: Source::SshConfig,
+                    source: SettingSource::SshConfig,
                 }),
                 None => None,
             }
@@ -64,6 +64,6 @@ impl Resolver {
 }
 
 /// All values of an option, separated by commas.
-fn value_of(options: &Options, key: &str) -> String {
+fn value_of(options: &SshOptions, key: &str) -> String {
     options.all(key).collect::<Vec<_>>().join(", ")
 }

@@ -14,7 +14,7 @@ use super::channel::{self, Channel};
 use super::errors::{timed_out, unreachable};
 use super::watched::Pulse;
 use crate::trust::HostKeyCheck;
-use crate::tunnel::{Closes, Listener};
+use crate::tunnel::{Closes, TunnelListener};
 use crate::{ChannelError, ConnectError, HostConfig, Negotiated};
 
 /// An authenticated SSH connection. Many channels share it.
@@ -23,7 +23,7 @@ pub struct Connection {
     pub(super) negotiated: Arc<OnceLock<Negotiated>>,
     pub(super) host: HostConfig,
     pub(super) pulse: Pulse,
-    pub(super) listener: Listener,
+    pub(super) listener: TunnelListener,
     pub(super) closes: Closes,
     /// Channels that we closed before the server did.
     pub(super) closed_first: Arc<AtomicUsize>,

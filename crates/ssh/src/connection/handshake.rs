@@ -10,12 +10,14 @@ use tokio::time::timeout;
 use super::Connection;
 use super::ciphers::{ciphers, key_exchanges};
 use super::errors::timed_out;
-use super::stream::{Stream, stream_to};
-use super::watched::{Pulse, Watched};
+use super::stream::{ByteStream, stream_to};
+use super::watched::{Pulse, WatchedStream};
 use crate::auth::Login;
 use crate::trust::{HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer};
-use crate::tunnel::{Closes, Listener};
-use crate::{ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets};
+use crate::tunnel::{Closes, TunnelListener};
+use crate::{
+    ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, LoginSecrets, PresentedKey,
+};
 
 const HANDSHAKE: &str = "the handshake";
 /// Number of unanswered keepalives after which a connection is lost.
@@ -33,7 +35,7 @@ const WINDOW_BYTES: u32 = 8 << 20;
 pub async fn connect(
     host: &HostConfig,
     via: Option<Arc<Connection>>,
-    secrets: &Secrets,
+    secrets: &LoginSecrets,
 ) -> Result<Connection, ConnectError> {
     over(stream_to(host, via.as_deref()).await?, host, via, secrets).await
 }
@@ -52,17 +54,17 @@ pub async fn look_at_key(
 
 /// Performs the handshake over `stream`.
 async fn over(
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     host: &HostConfig,
     via: Option<Arc<Connection>>,
-    secrets: &Secrets,
+    secrets: &LoginSecrets,
 ) -> Result<Connection, ConnectError> {
     let name = HostName::of(host);
     let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
     let config = client_config(host, &known, &name);
     let negotiated = Arc::new(OnceLock::new());
     let agreed = Arc::new(OnceLock::new());
-    let listener = Listener::default();
+    let listener = TunnelListener::default();
     let closes = Closes::default();
     let check = HostKeyCheck {
         host: host.clone(),
@@ -75,7 +77,7 @@ async fn over(
     };
     let pulse = Pulse::new();
     // One interval passes before the first keepalive, so three without an answer take four.
-    let stream = Watched::new(
+    let stream = WatchedStream::new(
         stream,
         pulse.clone(),
         host.keepalive * (KEEPALIVES_LOST + 1),
@@ -123,7 +125,7 @@ async fn over(
 }
 
 async fn key_of(
-    stream: Box<dyn Stream>,
+    stream: Box<dyn ByteStream>,
     host: &HostConfig,
 ) -> Result<PublicKeyOrCertificate, ConnectError> {
     let name = HostName::of(host);

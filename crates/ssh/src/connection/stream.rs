@@ -10,15 +10,15 @@ use super::proxy::ProxyCommand;
 use crate::{ConnectError, HostConfig};
 
 /// A transport for an SSH connection.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
 /// Connects to the host: through the connection `via`, a configured command, or TCP.
 pub(super) async fn stream_to(
     host: &HostConfig,
     via: Option<&Connection>,
-) -> Result<Box<dyn Stream>, ConnectError> {
+) -> Result<Box<dyn ByteStream>, ConnectError> {
     if let Some(command) = &host.proxy_command {
         let started = ProxyCommand::start(command).map_err(|source| unreachable(host, source))?;
         return Ok(Box::new(started));

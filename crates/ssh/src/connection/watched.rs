@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 
 /// Bytes received before the task yields to others of its thread. tokio's own budget of 128 reads can be
 /// four megabytes, which take 10 ms or more to decrypt.
@@ -22,7 +22,7 @@ const TURN_BYTES: usize = 256 << 10;
 /// while a write is pending. So russh is configured never to give up, and this stream detects a
 /// lost peer. A held stream receives nothing, so that the far end has to wait, and still sends: a
 /// server that expects signs of life gets them. In a flood, other tasks get their turns.
-pub(super) struct Watched<S> {
+pub(super) struct WatchedStream<S> {
     inner: S,
     pulse: Pulse,
     longest_silence: Duration,
@@ -101,19 +101,19 @@ impl Pulse {
         self.signs().is_held
     }
 
-    fn signs(&self) -> Guard<'_, Signs> {
+    fn signs(&self) -> LockGuard<'_, Signs> {
         lock(&self.signs)
     }
 }
 
-impl<S> Drop for Watched<S> {
+impl<S> Drop for WatchedStream<S> {
     fn drop(&mut self) {
         // However a session ends, russh drops its stream.
         self.pulse.lost.cancel();
     }
 }
 
-impl<S> Watched<S> {
+impl<S> WatchedStream<S> {
     pub(super) fn new(inner: S, pulse: Pulse, longest_silence: Duration) -> Self {
         Self {
             inner,
@@ -173,7 +173,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -214,7 +214,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -247,7 +247,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_does_not_move_fails_in_time() {
         let (ours, _theirs) = duplex(16);
-        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        let mut stream = WatchedStream::new(ours, Pulse::new(), SILENCE);
         let began = Instant::now();
         let error = stream.write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(
@@ -259,7 +259,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_write_that_moves_slowly_does_not() {
         let (ours, mut theirs) = duplex(16);
-        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        let mut stream = WatchedStream::new(ours, Pulse::new(), SILENCE);
         let reading = async {
             for _ in 0..10 {
                 sleep(SILENCE - Duration::from_millis(10)).await;
@@ -274,7 +274,7 @@ mod tests {
     async fn silence_is_a_loss_only_where_answers_are_expected() {
         let (ours, mut theirs) = duplex(16);
         let pulse = Pulse::new();
-        let mut stream = Watched::new(ours, pulse.clone(), SILENCE);
+        let mut stream = WatchedStream::new(ours, pulse.clone(), SILENCE);
         let waited = tokio::time::timeout(SILENCE * 10, stream.read_u8()).await;
         assert!(waited.is_err(), "a person may take as long to log in");
         pulse.expect_answers();
@@ -292,7 +292,7 @@ mod tests {
     async fn a_flood_lets_other_tasks_run() {
         const PIECE: usize = 32 << 10;
         let (ours, mut theirs) = duplex(1 << 20);
-        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        let mut stream = WatchedStream::new(ours, Pulse::new(), SILENCE);
         theirs.write_all(&[0; 1 << 20]).await.unwrap();
         let reading = async {
             for _ in 0..(1 << 20) / PIECE {
@@ -316,7 +316,7 @@ mod tests {
     #[tokio::test]
     async fn a_flood_goes_on_although_nothing_else_wakes_its_task() {
         let (ours, mut theirs) = duplex(4 * TURN_BYTES);
-        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        let mut stream = WatchedStream::new(ours, Pulse::new(), SILENCE);
         theirs.write_all(&vec![0; 4 * TURN_BYTES]).await.unwrap();
         let reading = async {
             for _ in 0..8 {
@@ -331,7 +331,7 @@ mod tests {
     async fn a_stream_that_is_held_waits_without_end_and_loses_nothing() {
         let (ours, mut theirs) = duplex(16);
         let pulse = Pulse::new();
-        let mut stream = Watched::new(ours, pulse.clone(), SILENCE);
+        let mut stream = WatchedStream::new(ours, pulse.clone(), SILENCE);
         pulse.expect_answers();
         pulse.hold(true);
         theirs.write_all(b"x").await.unwrap();

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::connection::MOST_CLOSED_FIRST;
-use crate::{ChannelError, ConnectError, Secrets, connect};
+use crate::{ChannelError, ConnectError, LoginSecrets, connect};
 
 /// Number of channels that the server opens of each of the seven kinds.
 const TIMES: usize = 143;
@@ -117,7 +117,9 @@ async fn channels_that_a_server_opens_unasked_are_refused() {
         opening: JoinSet::new(),
     })
     .await;
-    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &LoginSecrets::default())
+        .await
+        .unwrap();
 
     let opened = timeout(PATIENCE, reported).await.unwrap().unwrap();
 
@@ -138,7 +140,9 @@ async fn a_write_that_waits_for_the_window_ends_with_the_connection() {
     const FILLED_WITHIN: Duration = Duration::from_millis(500);
 
     let server = LoopbackServer::start().await.unwrap();
-    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &LoginSecrets::default())
+        .await
+        .unwrap();
     let channel = connection.open().await.unwrap();
     let (_reader, writer) = channel.exec("sleep 1000").await.unwrap();
     let mut writing = Box::pin(async {
@@ -160,7 +164,9 @@ async fn a_write_that_waits_for_the_window_ends_with_the_connection() {
 #[tokio::test]
 async fn russh_keeps_nothing_of_a_program_that_ended_with_its_stdin() {
     let server = LoopbackServer::start().await.unwrap();
-    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &LoginSecrets::default())
+        .await
+        .unwrap();
     let channel = connection.open().await.unwrap();
     let (mut reader, writer) = channel.exec("cat").await.unwrap();
 
@@ -174,7 +180,9 @@ async fn russh_keeps_nothing_of_a_program_that_ended_with_its_stdin() {
 #[tokio::test]
 async fn a_connection_wears_out_by_channels_that_we_close_before_the_server() {
     let server = LoopbackServer::start().await.unwrap();
-    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &LoginSecrets::default())
+        .await
+        .unwrap();
     let start = async || connection.open().await.unwrap().exec("cat").await.unwrap();
 
     for _ in 0..MOST_CLOSED_FIRST - 1 {
@@ -197,7 +205,7 @@ async fn a_connection_wears_out_by_channels_that_we_close_before_the_server() {
 async fn a_server_that_hangs_up_during_the_login_has_refused_nothing() {
     let server = server_with(HangsUp).await;
 
-    let connected = connect(&server.host_config("web1"), None, &Secrets::default()).await;
+    let connected = connect(&server.host_config("web1"), None, &LoginSecrets::default()).await;
 
     let error = connected.err().expect("the login fails");
     assert!(matches!(error, ConnectError::HungUp { .. }), "{error}");

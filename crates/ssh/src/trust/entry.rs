@@ -13,11 +13,11 @@ use crate::glob::matches_list;
 
 /// A line of known_hosts.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct KnownHostsLine {
     pub(super) file: PathBuf,
     pub(super) line: usize,
     pub(super) marker: Marker,
-    pub(super) hosts: Hosts,
+    pub(super) hosts: HostNames,
     pub(super) key: PublicKey,
     /// Whether the line has a certificate of the key. As with ssh, it then revokes the key, or makes it an authority, but does
     /// not vouch for a host that presents the key alone.
@@ -36,7 +36,7 @@ pub(super) enum Marker {
 }
 
 #[derive(Debug)]
-pub(super) enum Hosts {
+pub(super) enum HostNames {
     Patterns(Vec<String>),
     /// HMAC-SHA1 of the name with a salt.
     Hashed {
@@ -46,11 +46,11 @@ pub(super) enum Hosts {
 }
 
 /// The entries in the text of `file`. Skips lines that can't be parsed, with a warning if they were to revoke a key.
-pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
+pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = KnownHostsLine> {
     let lines = text.lines().enumerate();
     lines.filter_map(|(index, text)| {
         let line = index + 1;
-        let entry = Entry::parse(file, line, text);
+        let entry = KnownHostsLine::parse(file, line, text);
         if entry.is_none() && text.trim_start().starts_with("@revoked") {
             tracing::warn!(file = %file.display(), line, "this @revoked line can't be read, and revokes nothing");
         }
@@ -58,7 +58,7 @@ pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
     })
 }
 
-impl Entry {
+impl KnownHostsLine {
     /// Whether the entry applies to a host, by its name with or without port.
     pub(super) fn is_for(&self, host: &HostName) -> bool {
         self.hosts.contains(&host.exact)
@@ -89,7 +89,7 @@ impl Entry {
             file: file.to_owned(),
             line,
             marker,
-            hosts: Hosts::parse(hosts)?,
+            hosts: HostNames::parse(hosts)?,
             key,
             is_certificate,
         })
@@ -103,7 +103,7 @@ fn parse_certificate(kind: &str, blob: &str) -> Option<PublicKey> {
     (kind == key.algorithm().to_certificate_type()).then_some(key)
 }
 
-impl Hosts {
+impl HostNames {
     fn parse(text: &str) -> Option<Self> {
         let Some(hashed) = text.strip_prefix("|1|") else {
             return Some(Self::Patterns(

@@ -9,7 +9,7 @@ use russh::{Channel, ChannelId, Names, client};
 use super::key::{copy, fingerprint, short_rsa};
 use super::{HostKeyError, HostName, KnownHosts, PresentedKey, TrustError, Verdict};
 use crate::HostConfig;
-use crate::tunnel::{Closes, Listener};
+use crate::tunnel::{Closes, TunnelListener};
 use sshjobs_output::printable;
 
 /// Longest server identification that is kept (RFC 4253 §4.2).
@@ -40,7 +40,7 @@ pub(crate) struct HostKeyCheck {
     pub(crate) agreed: Arc<OnceLock<Algorithm>>,
     pub(crate) fingerprint: Option<String>,
     /// What the host may open streams for.
-    pub(crate) listener: Listener,
+    pub(crate) listener: TunnelListener,
     /// Notifies streams whose channel the host closes.
     pub(crate) closes: Closes,
 }

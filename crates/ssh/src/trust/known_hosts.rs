@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
 
-use super::entry::{Entry, Marker, parse};
+use super::entry::{KnownHostsLine, Marker, parse};
 use super::{CertificateFault, CertificateRules, HostName, KnownHostsError, Verdict};
 use crate::HostConfig;
 use crate::files::off_runtime;
@@ -24,7 +24,7 @@ const LONGEST: u64 = 64 << 20;
 /// certificates only, never a plain key.
 #[derive(Debug, Default)]
 pub struct KnownHosts {
-    entries: Vec<Entry>,
+    entries: Vec<KnownHostsLine>,
 }
 
 impl KnownHosts {
@@ -154,7 +154,7 @@ impl KnownHosts {
     }
 
     /// Entries for `name` with this marker.
-    fn of(&self, name: &str, marker: Marker) -> impl Iterator<Item = &Entry> {
+    fn of(&self, name: &str, marker: Marker) -> impl Iterator<Item = &KnownHostsLine> {
         self.entries
             .iter()
             .filter(move |entry| entry.marker == marker && entry.hosts.contains(name))
@@ -172,9 +172,10 @@ impl KnownHosts {
         if let Some(revoked) = self.revoked(name, key.key_data()) {
             return revoked;
         }
-        let listed: Vec<&Entry> = self.of(name, Marker::Plain).collect();
-        let vouches =
-            |entry: &&Entry| !entry.is_certificate && entry.key.key_data() == key.key_data();
+        let listed: Vec<&KnownHostsLine> = self.of(name, Marker::Plain).collect();
+        let vouches = |entry: &&KnownHostsLine| {
+            !entry.is_certificate && entry.key.key_data() == key.key_data()
+        };
         if listed.iter().any(vouches) {
             return Verdict::Known;
         }

@@ -14,5 +14,5 @@ mod stream;
 
 pub(crate) use closes::Closes;
 pub use endpoint::{BadEndpoint, Endpoint};
-pub(crate) use listener::Listener;
+pub(crate) use listener::TunnelListener;
 pub use stream::Tunnel;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::check::failed;
 use super::repair::{RepairReport, add_missing};
 use crate::StoreError;
-use crate::sqlite::Records;
+use crate::sqlite::RecordTable;
 use crate::state_dir::{OUTPUT, OWNERS, RECORDS, check, make_directory, make_private};
 
 /// What was copied. The last file of an archive has it, too, so that an archive that was cut is known.
@@ -51,8 +51,8 @@ pub fn back_up(path: &Path, archive: impl Write) -> Result<ArchiveReport, StoreE
     let records = scratch.path().join(RECORDS);
     // SQLite would create it readable for others under the usual umask.
     make_private(&records).map_err(failed(path))?;
-    Records::open_unchecked(&path.join(RECORDS))?.copy_to(&records)?;
-    let mut writer = Writer {
+    RecordTable::open_unchecked(&path.join(RECORDS))?.copy_to(&records)?;
+    let mut writer = ArchiveWriter {
         archive: tar::Builder::new(archive),
         report: ArchiveReport::default(),
     };
@@ -86,12 +86,12 @@ fn remove_left(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-struct Writer<W: Write> {
+struct ArchiveWriter<W: Write> {
     archive: tar::Builder<W>,
     report: ArchiveReport,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ArchiveWriter<W> {
     fn add_tree(&mut self, from: &Path, below: &Path) -> io::Result<()> {
         for entry in entries_of(from)? {
             let entry = entry?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::files::Files;
 use crate::media::Media;
 use crate::replay::Replay;
-use crate::sqlite::Records;
+use crate::sqlite::RecordTable;
 use crate::state_dir::{OUTPUT, RECORDS};
 use crate::{Body, Frame, StoreError};
 use sshjobs_job::JobId;
@@ -103,7 +103,7 @@ pub(super) fn survey(path: &Path) -> Result<Survey, StoreError> {
     let jobs = files.jobs().map_err(failed(path))?;
     let records = path.join(RECORDS);
     if records.exists() {
-        let records = Records::open_unchecked(&records)?;
+        let records = RecordTable::open_unchecked(&records)?;
         check.database = records.damage()?;
         let (whole, unreadable) = records.salvage();
         check.jobs = whole.len();

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::check::{failed, files_of, survey};
 use crate::owners::Owners;
-use crate::sqlite::Records;
+use crate::sqlite::RecordTable;
 use crate::state_dir::{OWNERS, RECORDS, check, make_private};
 use crate::{Record, StateDir, Store, StoreError, StoredLog};
 use sshjobs_job::{Caller, JobId, LostWhy, Outcome, wall_now};
@@ -78,8 +78,8 @@ fn replace_database(path: &Path, report: &mut RepairReport) -> Result<(), StoreE
     }
     make_private(&fresh).map_err(failed(path))?;
     {
-        let old = Records::open_unchecked(&aside)?;
-        let mut new = Records::open(&fresh)?;
+        let old = RecordTable::open_unchecked(&aside)?;
+        let mut new = RecordTable::open(&fresh)?;
         new.shared_secret(old.known_secret().unwrap_or_else(|| rand::rng().random()))?;
         let mut salvaged = BTreeSet::new();
         for record in old.salvage().0 {

@@ -1,11 +1,11 @@
 //! Explains why a call is not approved, and why an answer to an approval does not count.
 
 use crate::error::{Code, Error, Hint};
-use sshjobs_core::jobs::{CantVote, PolicyWhy as Why, VoteError};
+use sshjobs_core::jobs::{CantVote, PolicyWhy, VoteError};
 
 /// Explains why a call that needs an approval does not have it.
-pub(super) fn not_approved(why: &Why, message: String) -> Error {
-    if let Why::ApprovalPending { id, .. } = why {
+pub(super) fn not_approved(why: &PolicyWhy, message: String) -> Error {
+    if let PolicyWhy::ApprovalPending { id, .. } = why {
         return Error {
             approval_id: Some(id.as_str().into()),
             ..Error::new(Code::ApprovalPending, message, repeat_it()).retryable()
@@ -15,7 +15,9 @@ pub(super) fn not_approved(why: &Why, message: String) -> Error {
     let error = Error::new(code, message, hint);
     let is_temporary = matches!(
         why,
-        Why::ApprovalExpired { .. } | Why::NoRoomToAsk(_) | Why::ApprovalsUnusable
+        PolicyWhy::ApprovalExpired { .. }
+            | PolicyWhy::NoRoomToAsk(_)
+            | PolicyWhy::ApprovalsUnusable
     );
     if is_temporary {
         error.retryable()
@@ -24,20 +26,20 @@ pub(super) fn not_approved(why: &Why, message: String) -> Error {
     }
 }
 
-fn hint_for(why: &Why) -> (Code, &'static str) {
-    if let Why::ApprovalDenied { .. } = why {
+fn hint_for(why: &PolicyWhy) -> (Code, &'static str) {
+    if let PolicyWhy::ApprovalDenied { .. } = why {
         let hint = "don't try another way; if it is needed all the same, talk to the approver";
         return (Code::ApprovalDenied, hint);
     }
-    if let Why::ApprovalExpired { .. } = why {
+    if let PolicyWhy::ApprovalExpired { .. } = why {
         let hint = "make the call again to ask again, when an approver is there";
         return (Code::ApprovalExpired, hint);
     }
-    if let Why::ApprovalsUnusable = why {
+    if let PolicyWhy::ApprovalsUnusable = why {
         let hint = "the operator must check the state directory, or the cluster's NATS";
         return (Code::Io, hint);
     }
-    if let Why::NoRoomToAsk(_) = why {
+    if let PolicyWhy::NoRoomToAsk(_) = why {
         let hint = "make the call again when others were answered; unanswered ones expire after ten minutes";
         return (Code::ApprovalUnavailable, hint);
     }

@@ -3,7 +3,7 @@
 use super::calls::explain_refusal;
 use super::connect;
 use crate::error::{Code, Error, Hint};
-use sshjobs_core::jobs::{EditError, FileStatus, FilesError, SftpError, chain};
+use sshjobs_core::jobs::{EditError, FilesError, SftpError, SftpStatus, chain};
 
 /// Hint for a file of this machine.
 const LOCAL_HINT: &str = "check the path on this machine, and its disk";
@@ -89,23 +89,23 @@ pub(super) fn files(error: &FilesError) -> Error {
 fn operation(error: &SftpError, message: String) -> Error {
     match error {
         SftpError::Refused { status, .. } => match status {
-            FileStatus::NoSuchFile => Error::new(
+            SftpStatus::NoSuchFile => Error::new(
                 Code::NoSuchFile,
                 message,
                 "check the path: list its directory; relative paths begin in the home directory",
             ),
-            FileStatus::PermissionDenied => Error::new(
+            SftpStatus::PermissionDenied => Error::new(
                 Code::PermissionDenied,
                 message,
                 "use an account that may do this, or another user (become, --become); `ls -l` shows the \
                  permissions",
             ),
-            FileStatus::Unsupported => Error::new(
+            SftpStatus::Unsupported => Error::new(
                 Code::Unsupported,
                 message,
                 "the host's SFTP server lacks this; use a command instead",
             ),
-            FileStatus::Ok | FileStatus::Eof | FileStatus::Failure | FileStatus::Other(_) => {
+            SftpStatus::Ok | SftpStatus::Eof | SftpStatus::Failure | SftpStatus::Other(_) => {
                 Error::new(
                     Code::Io,
                     message,

@@ -9,7 +9,7 @@ use sshjobs_core::jobs::{Stream, TerminalSize, Timestamp};
 
 /// A version of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum CastVersion {
     /// Understood by every player.
     V2,
     /// Has the exit status.
@@ -17,7 +17,7 @@ pub(super) enum Version {
 }
 
 /// The first line of a recording.
-pub(super) struct Header<'a> {
+pub(super) struct CastHeader<'a> {
     pub(super) size: TerminalSize,
     /// Time of the start, in milliseconds since the Unix epoch.
     pub(super) started_at: Timestamp,
@@ -27,7 +27,7 @@ pub(super) struct Header<'a> {
 
 /// Writes the lines of a recording.
 pub(super) struct Asciicast {
-    version: Version,
+    version: CastVersion,
     /// Whether the job ran on a terminal. If not, a line feed does not return to the first column.
     has_terminal: bool,
     started_at: Timestamp,
@@ -40,7 +40,7 @@ pub(super) struct Asciicast {
 }
 
 impl Asciicast {
-    pub(super) fn new(version: Version, has_terminal: bool, started_at: Timestamp) -> Self {
+    pub(super) fn new(version: CastVersion, has_terminal: bool, started_at: Timestamp) -> Self {
         Self {
             version,
             has_terminal,
@@ -51,16 +51,18 @@ impl Asciicast {
         }
     }
 
-    pub(super) fn header(&self, header: &Header<'_>) -> String {
-        let Header {
+    pub(super) fn header(&self, header: &CastHeader<'_>) -> String {
+        let CastHeader {
             size,
             started_at,
             command,
             title,
         } = header;
         let mut fields = match self.version {
-            Version::V2 => json!({"version": 2, "width": size.cols, "height": size.rows}),
-            Version::V3 => json!({"version": 3, "term": {"cols": size.cols, "rows": size.rows}}),
+            CastVersion::V2 => json!({"version": 2, "width": size.cols, "height": size.rows}),
+            CastVersion::V3 => {
+                json!({"version": 3, "term": {"cols": size.cols, "rows": size.rows}})
+            }
         };
         fields["timestamp"] = (started_at / 1000).into();
         fields["command"] = (*command).into();
@@ -113,8 +115,8 @@ impl Asciicast {
     /// The exit status. Version 2 has none.
     pub(super) fn exit(&mut self, at: Timestamp, status: u32) -> String {
         match self.version {
-            Version::V2 => String::new(),
-            Version::V3 => self.event(at, "x", &status.to_string()),
+            CastVersion::V2 => String::new(),
+            CastVersion::V3 => self.event(at, "x", &status.to_string()),
         }
     }
 
@@ -122,8 +124,8 @@ impl Asciicast {
         // A clock may have been set back.
         let now = at.saturating_sub(self.started_at).max(self.last);
         let shown = match self.version {
-            Version::V2 => now,
-            Version::V3 => now - self.last,
+            CastVersion::V2 => now,
+            CastVersion::V3 => now - self.last,
         };
         self.last = now;
         let seconds = format!("{}.{:03}", shown / 1000, shown % 1000);
@@ -190,7 +192,7 @@ mod tests {
     fn a_character_that_is_split_at_any_byte_arrives_whole() {
         let text = "aé€😀\n";
         for cut in 0..=text.len() {
-            let mut cast = Asciicast::new(Version::V2, true, 0);
+            let mut cast = Asciicast::new(CastVersion::V2, true, 0);
             let (first, rest) = text.as_bytes().split_at(cut);
             let lines =
                 cast.output(0, Stream::Stdout, first) + &cast.output(0, Stream::Stdout, rest);
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_shown_as_such_and_hold_nothing_back() {
-        let mut cast = Asciicast::new(Version::V2, true, 0);
+        let mut cast = Asciicast::new(CastVersion::V2, true, 0);
         let lines = cast.output(0, Stream::Stdout, b"\xff\xfea\x80");
         assert_eq!(events(&lines)[0][2], "\u{fffd}\u{fffd}a\u{fffd}");
 
@@ -226,13 +228,13 @@ mod tests {
                 .map(|event| event[0].as_f64().unwrap())
                 .collect::<Vec<_>>()
         };
-        assert_eq!(times(Version::V2), [0.0, 0.333, 0.667, 0.667]);
-        assert_eq!(times(Version::V3), [0.0, 0.333, 0.334, 0.0, 0.333]);
+        assert_eq!(times(CastVersion::V2), [0.0, 0.333, 0.667, 0.667]);
+        assert_eq!(times(CastVersion::V3), [0.0, 0.333, 0.334, 0.0, 0.333]);
     }
 
     #[test]
     fn no_control_character_is_written_as_it_is() {
-        let mut cast = Asciicast::new(Version::V2, true, 0);
+        let mut cast = Asciicast::new(CastVersion::V2, true, 0);
         let lines = cast.output(0, Stream::Stdout, "\u{1b}[31m\u{9b}\u{7f}".as_bytes());
         assert!(!lines.trim_end().contains(char::is_control), "{lines:?}");
         assert_eq!(events(&lines)[0][2], "\u{1b}[31m\u{9b}\u{7f}");
@@ -240,7 +242,7 @@ mod tests {
 
     #[test]
     fn without_a_terminal_each_line_begins_in_the_first_column() {
-        let mut cast = Asciicast::new(Version::V2, false, 0);
+        let mut cast = Asciicast::new(CastVersion::V2, false, 0);
         let lines = cast.output(0, Stream::Stdout, b"a\nb\r\n");
         assert_eq!(events(&lines)[0][2], "a\r\nb\r\n");
     }

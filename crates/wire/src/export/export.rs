@@ -8,12 +8,12 @@ use futures_util::stream::try_unfold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::asciicast::{Asciicast, Header, Version, json_line};
+use super::asciicast::{Asciicast, CastHeader, CastVersion, json_line};
 use crate::error::Error;
 use crate::{Code, Format, RenderArg, Service, TailRequest};
 use sshjobs_core::jobs::{
-    Phase, PolicyVerb, ReadableJob, RecordedPiece, Recording, RecordingPlace, Resize, Stream,
-    TerminalSize, timestamp_of,
+    Phase, ReadableJob, RecordedPiece, RecordingPlace, Resize, StoredPieces, Stream, TerminalSize,
+    Verb, timestamp_of,
 };
 
 /// The format of an export.
@@ -73,11 +73,11 @@ impl Service {
         id: &str,
         format: ExportFormat,
     ) -> Result<impl Pages<Item = Result<Bytes, Error>> + Send + 'static, Error> {
-        let job = self.readable(PolicyVerb::Read, id).await?;
+        let job = self.readable(Verb::Read, id).await?;
         let pages = match format {
-            ExportFormat::AsciicastV2 => Export::Cast(Cast::of(job, Version::V2).await?),
-            ExportFormat::AsciicastV3 => Export::Cast(Cast::of(job, Version::V3).await?),
-            ExportFormat::Text | ExportFormat::Json => Export::Lines(Lines {
+            ExportFormat::AsciicastV2 => Export::Cast(Cast::of(job, CastVersion::V2).await?),
+            ExportFormat::AsciicastV3 => Export::Cast(Cast::of(job, CastVersion::V3).await?),
+            ExportFormat::Text | ExportFormat::Json => Export::Lines(LineExport {
                 service: self.clone(),
                 id: id.to_owned(),
                 format,
@@ -98,7 +98,7 @@ impl Service {
 /// The rest of an export.
 enum Export {
     Cast(Cast),
-    Lines(Lines),
+    Lines(LineExport),
 }
 
 /// The rest of a recording.
@@ -108,7 +108,7 @@ struct Cast {
     /// The header, before the first page.
     header: String,
     /// The next part of the output.
-    recording: Recording,
+    recording: StoredPieces,
     /// Resizes that are still to come.
     resizes: VecDeque<Resize>,
     /// Number of bytes of each stream so far, to notice what is missing.
@@ -117,7 +117,7 @@ struct Cast {
 }
 
 impl Cast {
-    async fn of(job: ReadableJob, version: Version) -> Result<Self, Error> {
+    async fn of(job: ReadableJob, version: CastVersion) -> Result<Self, Error> {
         if job.fleet().is_some() {
             let hint = "export its members one by one (ID/HOST), or use the formats text or json";
             return Err(Error::invalid(
@@ -128,7 +128,7 @@ impl Cast {
         let recording = first_part(&job).await?;
         let started_at = timestamp_of(job.status().started_at);
         let cast = Asciicast::new(version, job.has_terminal(), started_at);
-        let header = cast.header(&Header {
+        let header = cast.header(&CastHeader {
             size: job.terminal_size().unwrap_or(USUAL),
             started_at,
             command: job.command(),
@@ -197,14 +197,14 @@ impl Cast {
 }
 
 /// The rest of the lines.
-struct Lines {
+struct LineExport {
     service: Service,
     id: String,
     format: ExportFormat,
     cursor: u64,
 }
 
-impl Lines {
+impl LineExport {
     async fn page(mut self) -> Result<(String, Option<Export>), Error> {
         let is_json = self.format == ExportFormat::Json;
         let page = self
@@ -238,7 +238,7 @@ impl Lines {
     }
 }
 
-async fn part(job: &ReadableJob, from: Option<RecordingPlace>) -> Result<Recording, Error> {
+async fn part(job: &ReadableJob, from: Option<RecordingPlace>) -> Result<StoredPieces, Error> {
     Ok(job.recording(from).await?.unwrap_or_default())
 }
 
@@ -246,7 +246,7 @@ async fn part(job: &ReadableJob, from: Option<RecordingPlace>) -> Result<Recordi
 ///
 /// # Errors
 /// If its output is not stored.
-async fn first_part(job: &ReadableJob) -> Result<Recording, Error> {
+async fn first_part(job: &ReadableJob) -> Result<StoredPieces, Error> {
     job.recording(None).await?.ok_or_else(|| {
         Error::new(
             Code::Unsupported,

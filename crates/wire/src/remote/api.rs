@@ -10,9 +10,9 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use super::client::{Client, Repeat};
+use super::client::{Repeat, ServerClient};
 use super::running::Running;
-use super::session::Session;
+use super::session::JobSession;
 use crate::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ExportFormat,
     ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, Group,
@@ -28,7 +28,7 @@ pub enum Api {
     /// In this process.
     Here(Service),
     /// On a server.
-    There(Arc<Client>),
+    There(Arc<ServerClient>),
 }
 
 macro_rules! verbs {
@@ -148,7 +148,7 @@ impl Api {
             }),
             Self::There(client) => {
                 let request = SessionRequest::Start(Box::new(request));
-                Ok(Running::There(Session::start(client, &request).await?))
+                Ok(Running::There(JobSession::start(client, &request).await?))
             }
         }
     }
@@ -166,7 +166,7 @@ impl Api {
             }
             Self::There(client) => {
                 let request = SessionRequest::Attach(job_id.to_owned());
-                Ok(Running::There(Session::start(client, &request).await?))
+                Ok(Running::There(JobSession::start(client, &request).await?))
             }
         }
     }

@@ -23,16 +23,16 @@ use super::dial::dial;
 use crate::{Code, Error};
 
 /// Calls a server. Calls that don't overlap share a connection, which is made when first needed.
-pub struct Client {
+pub struct ServerClient {
     pub(super) address: ServerAddress,
     token: Option<SecretString>,
-    connection: Mutex<Connection>,
+    connection: Mutex<HttpConnection>,
     /// Whether the server was reached before.
     was_reached: AtomicBool,
 }
 
 #[derive(Default)]
-struct Connection {
+struct HttpConnection {
     sender: Option<SendRequest<Full<Bytes>>>,
     /// Task that moves its bytes.
     moving: JoinSet<()>,
@@ -47,15 +47,15 @@ pub(super) enum Repeat {
     Never,
 }
 
-/// Method, path and body of a request; [`Client::request`] adds the headers.
-struct Outgoing {
+/// Method, path and body of a request; [`ServerClient::request`] adds the headers.
+struct OutgoingCall {
     method: Method,
     /// Below the server's prefix: `/v1/tail`.
     path: String,
     body: Bytes,
 }
 
-impl Outgoing {
+impl OutgoingCall {
     /// A call of the JSON API, with `path` below `/v1/`.
     fn post(path: &str, body: Bytes) -> Self {
         Self {
@@ -85,13 +85,13 @@ impl Outgoing {
 }
 
 /// The answer of a server.
-struct Answer {
+struct HttpAnswer {
     status: StatusCode,
     body: Bytes,
 }
 
 /// Why a call has no answer.
-enum Failed {
+enum FailedCall {
     /// The server has not received the call: there is no connection.
     Unheard(String),
     /// The connection broke; the server may have received the call.
@@ -115,7 +115,7 @@ const READINESS: Duration = Duration::from_secs(5);
 /// Longest answer to that question, in bytes.
 const READINESS_BYTES: usize = 4096;
 
-impl Client {
+impl ServerClient {
     /// A client of the server at `address`, with this token.
     pub fn new(address: ServerAddress, token: Option<SecretString>) -> Self {
         Self {
@@ -135,12 +135,12 @@ impl Client {
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let body = Bytes::from(serde_json::to_vec(request).expect("a request is plain data"));
-        self.perform(Outgoing::post(verb, body), repeat).await
+        self.perform(OutgoingCall::post(verb, body), repeat).await
     }
 
     /// Reads what is at a path below `/v1/`. Waits for the server like a call that changes nothing.
     pub(super) async fn read<Reply: DeserializeOwned>(&self, path: &str) -> Result<Reply, Error> {
-        self.perform(Outgoing::get(path), Repeat::Safe).await
+        self.perform(OutgoingCall::get(path), Repeat::Safe).await
     }
 
     /// Asks the server once whether it accepts work, and returns its answer in words. Needs no token.
@@ -149,21 +149,21 @@ impl Client {
     /// The server can't be reached, or accepts no work; the message says why.
     pub async fn ready(&self) -> Result<String, Error> {
         let asked = async {
-            let mut own = Connection::default();
+            let mut own = HttpConnection::default();
             let mut sender = self.connect(&mut own).await?;
-            let request = self.request(&Outgoing::readiness());
+            let request = self.request(&OutgoingCall::readiness());
             let response = sender.send_request(request).await;
             let response = response.map_err(|error| self.failed(&error))?;
             let status = response.status();
             // The address may lead to any program, which may send any amount.
             let body = Limited::new(response.into_body(), READINESS_BYTES).collect().await;
-            let body = body.map_err(|_| Failed::Answered(self.foreign()))?.to_bytes();
-            Ok(Answer { status, body })
+            let body = body.map_err(|_| FailedCall::Answered(self.foreign()))?.to_bytes();
+            Ok(HttpAnswer { status, body })
         };
         let answer = match timeout(READINESS, asked).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(Failed::Answered(error))) => return Err(error),
-            Ok(Err(Failed::Unheard(why) | Failed::Broken(why))) => {
+            Ok(Err(FailedCall::Answered(error))) => return Err(error),
+            Ok(Err(FailedCall::Unheard(why) | FailedCall::Broken(why))) => {
                 return Err(self.unreachable(&why));
             }
             Err(_) => return Err(self.unreachable("it does not answer")),
@@ -187,9 +187,9 @@ impl Client {
         path: &str,
         mut take: impl FnMut(Bytes) -> bool,
     ) -> Result<(), Error> {
-        let mut own = Connection::default();
+        let mut own = HttpConnection::default();
         let mut sender = self.connect(&mut own).await.map_err(|failed| self.error(failed))?;
-        let sending = sender.send_request(self.request(&Outgoing::get(path)));
+        let sending = sender.send_request(self.request(&OutgoingCall::get(path)));
         let response = timeout(ANSWER, sending).await;
         let response = response.map_err(|_| self.broken("it does not answer"))?;
         let response = response.map_err(|error| self.error(self.failed(&error)))?;
@@ -218,7 +218,7 @@ impl Client {
 
     async fn perform<Reply: DeserializeOwned>(
         &self,
-        asked: Outgoing,
+        asked: OutgoingCall,
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let mut pause = FIRST_PAUSE;
@@ -227,12 +227,12 @@ impl Client {
             let (failed, is_safe) = match self.attempt(&asked).await {
                 Ok(reply) => return Ok(reply),
                 // The next attempt may reach the restarted server.
-                Err(Failed::Answered(error)) if error.code == Code::ShuttingDown => {
+                Err(FailedCall::Answered(error)) if error.code == Code::ShuttingDown => {
                     (error, repeat == Repeat::Safe)
                 }
-                Err(Failed::Answered(error)) => return Err(error),
-                Err(Failed::Unheard(why)) => (self.unreachable(&why), true),
-                Err(Failed::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
+                Err(FailedCall::Answered(error)) => return Err(error),
+                Err(FailedCall::Unheard(why)) => (self.unreachable(&why), true),
+                Err(FailedCall::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
             };
             let was_reached = self.was_reached.load(Ordering::Relaxed);
             let is_first_failure = lost_at.is_none();
@@ -251,9 +251,12 @@ impl Client {
         }
     }
 
-    async fn attempt<Reply: DeserializeOwned>(&self, asked: &Outgoing) -> Result<Reply, Failed> {
+    async fn attempt<Reply: DeserializeOwned>(
+        &self,
+        asked: &OutgoingCall,
+    ) -> Result<Reply, FailedCall> {
         // A call that finds the connection in use, for example by a long wait, gets one of its own.
-        let mut own = Connection::default();
+        let mut own = HttpConnection::default();
         let mut shared = self.connection.try_lock().ok();
         let connection = shared.as_deref_mut().unwrap_or(&mut own);
         // Taken out meanwhile, so that a cancelled call leaves no half-read answer to the next one.
@@ -263,28 +266,29 @@ impl Client {
         };
         let (sender, answer) = timeout(ANSWER, self.send(sender, asked))
             .await
-            .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
+            .unwrap_or_else(|_| Err(FailedCall::Broken("it does not answer".to_owned())))?;
         // Only now: the answer is complete, so the next call can use the connection.
         connection.sender = Some(sender);
         drop(shared);
-        let Answer { status, body } = answer;
+        let HttpAnswer { status, body } = answer;
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|_| Failed::Answered(self.foreign()));
+            return serde_json::from_slice(&body).map_err(|_| FailedCall::Answered(self.foreign()));
         }
-        Err(Failed::Answered(
+        Err(FailedCall::Answered(
             serde_json::from_slice(&body).unwrap_or_else(|_| self.foreign()),
         ))
     }
 
     async fn connect(
         &self,
-        connection: &mut Connection,
-    ) -> Result<SendRequest<Full<Bytes>>, Failed> {
-        let stream =
-            dial(&self.address).await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        connection: &mut HttpConnection,
+    ) -> Result<SendRequest<Full<Bytes>>, FailedCall> {
+        let stream = dial(&self.address)
+            .await
+            .map_err(|error| FailedCall::Unheard(error.to_string()))?;
         let (mut sender, moving) = handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| Failed::Unheard(error.to_string()))?;
+            .map_err(|error| FailedCall::Unheard(error.to_string()))?;
         // The previous connection may still wait for the answer to a cancelled call.
         connection.moving.abort_all();
         connection.moving.spawn(async {
@@ -292,7 +296,7 @@ impl Client {
                 tracing::debug!(%error, "the connection to the server broke");
             }
         });
-        sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        sender.ready().await.map_err(|error| FailedCall::Unheard(error.to_string()))?;
         Ok(sender)
     }
 
@@ -300,11 +304,11 @@ impl Client {
     async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
-        asked: &Outgoing,
-    ) -> Result<(SendRequest<Full<Bytes>>, Answer), Failed> {
+        asked: &OutgoingCall,
+    ) -> Result<(SendRequest<Full<Bytes>>, HttpAnswer), FailedCall> {
         let request = self.request(asked);
         // The server may have closed the idle connection. Nothing of this call was sent yet.
-        sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        sender.ready().await.map_err(|error| FailedCall::Unheard(error.to_string()))?;
         let sent = Instant::now();
         let response = sender.send_request(request).await;
         // Not before: another program may accept the connection.
@@ -317,24 +321,24 @@ impl Client {
             .into_body()
             .collect()
             .await
-            .map_err(|error| Failed::Broken(error.to_string()))?;
+            .map_err(|error| FailedCall::Broken(error.to_string()))?;
         let body = body.to_bytes();
-        Ok((sender, Answer { status, body }))
+        Ok((sender, HttpAnswer { status, body }))
     }
 
-    fn failed(&self, error: &hyper::Error) -> Failed {
+    fn failed(&self, error: &hyper::Error) -> FailedCall {
         if error.is_parse() {
             // It answers, but not in HTTP.
-            Failed::Answered(self.foreign())
+            FailedCall::Answered(self.foreign())
         } else if error.is_canceled() {
             // hyper cancels a request only before it has begun to send it.
-            Failed::Unheard(error.to_string())
+            FailedCall::Unheard(error.to_string())
         } else {
-            Failed::Broken(error.to_string())
+            FailedCall::Broken(error.to_string())
         }
     }
 
-    fn request(&self, asked: &Outgoing) -> Request<Full<Bytes>> {
+    fn request(&self, asked: &OutgoingCall) -> Request<Full<Bytes>> {
         let builder = Request::builder()
             .method(asked.method.clone())
             .uri(self.address.path(&asked.path))
@@ -364,11 +368,11 @@ impl Client {
         self.was_reached.store(true, Ordering::Relaxed);
     }
 
-    fn error(&self, failed: Failed) -> Error {
+    fn error(&self, failed: FailedCall) -> Error {
         match failed {
-            Failed::Unheard(why) => self.unreachable(&why),
-            Failed::Broken(why) => self.broken(&why),
-            Failed::Answered(error) => error,
+            FailedCall::Unheard(why) => self.unreachable(&why),
+            FailedCall::Broken(why) => self.broken(&why),
+            FailedCall::Answered(error) => error,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The verbs, in this process or on a running server.
 //!
 //! [`Api`] is the same for both: a [`Service`](crate::Service) of this process, or a
-//! [`Client`] that calls a server over HTTP, on an address or a unix socket. [`Running`] is a
+//! [`ServerClient`] that calls a server over HTTP, on an address or a unix socket. [`Running`] is a
 //! command that is followed byte by byte in either.
 
 mod address;
@@ -14,7 +14,7 @@ mod shown;
 
 pub use address::{BadAddress, ServerAddress};
 pub use api::Api;
-pub use client::Client;
+pub use client::ServerClient;
 pub use running::{Control, Running};
-pub use session::{Handle, Session};
-pub use shown::Shown;
+pub use session::{Handle, JobSession};
+pub use shown::NextBytes;

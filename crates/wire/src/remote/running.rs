@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::session::{Handle, Session};
-use super::shown::Shown;
+use super::session::{Handle, JobSession};
+use super::shown::NextBytes;
 use crate::{Error, JobEntry, Service, SignalReply, SignalRequest};
 use sshjobs_core::jobs::{Follow, Job, TerminalSize};
 
@@ -20,7 +20,7 @@ pub enum Running {
         redraw: Vec<u8>,
     },
     /// On a server.
-    There(Session),
+    There(JobSession),
 }
 
 /// Controls a running command.
@@ -40,18 +40,18 @@ impl Running {
     ///
     /// # Errors
     /// If the server or the connection is lost.
-    pub async fn next(&mut self) -> Result<Shown, Error> {
+    pub async fn next(&mut self) -> Result<NextBytes, Error> {
         match self {
-            Self::Here { redraw, .. } if !redraw.is_empty() => Ok(Shown {
+            Self::Here { redraw, .. } if !redraw.is_empty() => Ok(NextBytes {
                 stdout: std::mem::take(redraw),
-                ..Shown::default()
+                ..NextBytes::default()
             }),
             Self::Here { follow, .. } => {
                 let output = follow.next().await;
                 let ended = output.outcome.is_some().then(|| Box::new(JobEntry::of(follow.job())));
                 let stdout = output.stdout;
                 let stderr = output.stderr;
-                Ok(Shown {
+                Ok(NextBytes {
                     stdout,
                     stderr,
                     dropped_bytes: output.dropped_bytes,

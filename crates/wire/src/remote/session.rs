@@ -12,9 +12,9 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use super::client::{Client, Repeat};
+use super::client::{Repeat, ServerClient};
 use super::dial::{Io, dial};
-use super::shown::Shown;
+use super::shown::NextBytes;
 use crate::{
     Code, Error, JobEntry, SessionChannel, SessionEvent, SessionRequest, SignalReply,
     SignalRequest, WriteReply, WriteRequest,
@@ -24,14 +24,14 @@ use sshjobs_core::jobs::TerminalSize;
 type Socket = WebSocketStream<Box<dyn Io>>;
 
 /// A command on a server, followed byte by byte.
-pub struct Session {
+pub struct JobSession {
     incoming: SplitStream<Socket>,
     pub(super) handle: Arc<Handle>,
 }
 
 /// Controls a session's command.
 pub struct Handle {
-    client: Arc<Client>,
+    client: Arc<ServerClient>,
     outgoing: Mutex<SplitSink<Socket, Message>>,
     /// Number of further messages of stdin that the server accepts.
     room: Semaphore,
@@ -48,10 +48,10 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_secs(60);
 const SILENT: &str = "the server is silent";
 
-impl Session {
+impl JobSession {
     /// Starts a command on the server, or joins a job's terminal. Resolves once it runs.
     pub(super) async fn start(
-        client: &Arc<Client>,
+        client: &Arc<ServerClient>,
         request: &SessionRequest,
     ) -> Result<Self, Error> {
         let stream = dial(&client.address)
@@ -115,7 +115,7 @@ impl Session {
     }
 
     /// The next bytes, or the end. Cancel safe.
-    pub(super) async fn next(&mut self) -> Result<Shown, Error> {
+    pub(super) async fn next(&mut self) -> Result<NextBytes, Error> {
         loop {
             // Cancel safe: `next` of the stream is.
             let Ok(message) = timeout(SILENCE, self.incoming.next()).await else {
@@ -124,15 +124,15 @@ impl Session {
             match message {
                 Some(Ok(Message::Binary(frame))) => match SessionChannel::of(&frame) {
                     Some((SessionChannel::Stdout, bytes)) => {
-                        return Ok(Shown {
+                        return Ok(NextBytes {
                             stdout: bytes.to_vec(),
-                            ..Shown::default()
+                            ..NextBytes::default()
                         });
                     }
                     Some((SessionChannel::Stderr, bytes)) => {
-                        return Ok(Shown {
+                        return Ok(NextBytes {
                             stderr: bytes.to_vec(),
-                            ..Shown::default()
+                            ..NextBytes::default()
                         });
                     }
                     Some((SessionChannel::Stdin, _)) | None => {}
@@ -140,10 +140,10 @@ impl Session {
                 Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
                     Ok(SessionEvent::Taken) => self.handle.room.add_permits(1),
                     Ok(SessionEvent::Ended { job, dropped_bytes }) => {
-                        return Ok(Shown {
+                        return Ok(NextBytes {
                             dropped_bytes,
                             ended: Some(job),
-                            ..Shown::default()
+                            ..NextBytes::default()
                         });
                     }
                     Ok(SessionEvent::Failed(error)) => return Err(error),
@@ -212,7 +212,7 @@ impl Handle {
 }
 
 /// Why a server did not open a session.
-fn refused(client: &Client, error: tungstenite::Error) -> Error {
+fn refused(client: &ServerClient, error: tungstenite::Error) -> Error {
     let tungstenite::Error::Http(response) = error else {
         return client.broken(&error.to_string());
     };

@@ -2,7 +2,7 @@ use crate::JobEntry;
 
 /// The next bytes of a command.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct NextBytes {
     /// Of standard output.
     pub stdout: Vec<u8>,
     /// Of standard error.

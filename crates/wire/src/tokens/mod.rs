@@ -14,4 +14,4 @@ mod tokens;
 
 pub use error::TokensError;
 pub use token::{Token, TokenEntry};
-pub use tokens::{Refused, Tokens};
+pub use tokens::{TokenRefusal, Tokens};

@@ -20,7 +20,7 @@ pub struct Tokens {
 
 /// Why a token is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum TokenRefusal {
     /// It does not exist, or was revoked.
     #[error("the token is not known")]
     Unknown,
@@ -56,9 +56,9 @@ impl Tokens {
     /// Why the token is refused. If the tokens can't be read, every token is refused.
     ///
     /// Blocks while it reads the file.
-    pub fn caller_of(&self, token: &str) -> Result<(Caller, Rights), Refused> {
+    pub fn caller_of(&self, token: &str) -> Result<(Caller, Rights), TokenRefusal> {
         match self.known_caller_of(token) {
-            Err(Refused::Unknown) => {
+            Err(TokenRefusal::Unknown) => {
                 // It may have been created a moment ago, at another machine.
                 self.home.refresh();
                 self.known_caller_of(token)
@@ -67,9 +67,9 @@ impl Tokens {
         }
     }
 
-    fn known_caller_of(&self, token: &str) -> Result<(Caller, Rights), Refused> {
+    fn known_caller_of(&self, token: &str) -> Result<(Caller, Rights), TokenRefusal> {
         let shown = TokenHash::of(token);
-        let entries = self.list().map_err(Refused::Unreadable)?;
+        let entries = self.list().map_err(TokenRefusal::Unreadable)?;
         // Every entry is compared, so that the time reveals nothing about the match.
         let known = entries.iter().fold(None, |known, entry| {
             if entry.hash.is(&shown) {
@@ -79,8 +79,8 @@ impl Tokens {
             }
         });
         match known {
-            None => Err(Refused::Unknown),
-            Some(entry) if entry.has_expired(now()) => Err(Refused::Expired),
+            None => Err(TokenRefusal::Unknown),
+            Some(entry) if entry.has_expired(now()) => Err(TokenRefusal::Expired),
             Some(entry) => Ok((entry.caller(), entry.rights())),
         }
     }
@@ -201,7 +201,7 @@ mod tests {
         );
         assert!(matches!(
             tokens.caller_of("sshjobs_x"),
-            Err(Refused::Unknown)
+            Err(TokenRefusal::Unknown)
         ));
         let file = directory.path().join("state/tokens.json");
         assert_eq!(
@@ -222,7 +222,7 @@ mod tests {
         tokens.revoke("one").unwrap();
         assert!(matches!(
             server.caller_of(one.reveal()),
-            Err(Refused::Unknown)
+            Err(TokenRefusal::Unknown)
         ));
         assert!(server.caller_of(two.reveal()).is_ok());
         assert!(matches!(tokens.revoke("one"), Err(TokensError::Unknown(_))));
@@ -234,7 +234,7 @@ mod tests {
         let old = tokens.add("ci", run(), Some(Duration::ZERO)).unwrap();
         assert!(matches!(
             tokens.caller_of(old.reveal()),
-            Err(Refused::Expired)
+            Err(TokenRefusal::Expired)
         ));
         let new = tokens.add("ci", run(), Some(Duration::from_secs(60))).unwrap();
         assert!(tokens.caller_of(new.reveal()).is_ok());
@@ -264,13 +264,13 @@ mod tests {
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o620)).unwrap();
         assert!(matches!(
             tokens.caller_of(token.reveal()),
-            Err(Refused::Unreadable(TokensError::Exposed(_)))
+            Err(TokenRefusal::Unreadable(TokensError::Exposed(_)))
         ));
         std::fs::write(&file, "{").unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
         assert!(matches!(
             tokens.caller_of(token.reveal()),
-            Err(Refused::Unreadable(TokensError::Damaged { .. }))
+            Err(TokenRefusal::Unreadable(TokensError::Damaged { .. }))
         ));
     }
 }

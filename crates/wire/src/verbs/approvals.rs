@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::{Code, Service};
-use sshjobs_core::jobs::{Approval, ApprovalState, Ballot, timestamp_of};
+use sshjobs_core::jobs::{Approval, ApprovalState, NewVote, timestamp_of};
 
 /// List approvals.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -24,7 +24,7 @@ pub struct ApprovalsRequest {
 #[serde(deny_unknown_fields)]
 pub struct VoteRequest {
     /// The answer.
-    pub decision: Decision,
+    pub decision: ApproverAnswer,
     /// Why, for the asker and the audit log.
     #[serde(default)]
     #[schemars(with = "String", length(max = 200))]
@@ -35,7 +35,7 @@ pub struct VoteRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum Decision {
+pub enum ApproverAnswer {
     /// The call may be performed.
     Approve,
     /// The call is refused.
@@ -94,7 +94,7 @@ pub struct VoteEntry {
     /// The approver.
     pub by: String,
     /// The answer.
-    pub decision: Decision,
+    pub decision: ApproverAnswer,
     /// Why, in the approver's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -127,9 +127,9 @@ impl ApprovalEntry {
                 .map(|vote| VoteEntry {
                     by: vote.by,
                     decision: if vote.agrees {
-                        Decision::Approve
+                        ApproverAnswer::Approve
                     } else {
-                        Decision::Deny
+                        ApproverAnswer::Deny
                     },
                     reason: vote.reason,
                     at: vote.at,
@@ -173,9 +173,9 @@ impl Service {
                 "shorten it, or omit it",
             ));
         }
-        let ballot = Ballot {
+        let ballot = NewVote {
             id: id.to_owned(),
-            agrees: request.decision == Decision::Approve,
+            agrees: request.decision == ApproverAnswer::Approve,
             reason: request.reason,
         };
         Ok(ApprovalEntry::of(self.library().vote(&ballot).await?))

@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::{Passed, Service, not_passed_on};
+use crate::{PassedCall, Service, not_passed_on};
 use sshjobs_core::jobs::{self, HostPlace};
 
 impl Service {
@@ -60,7 +60,7 @@ impl Service {
         let Some(pass_on) = &self.pass_on else {
             return Err(not_passed_on(replica, &"this replica passes nothing on"));
         };
-        let passed = Passed {
+        let passed = PassedCall {
             caller: self.jobs.caller().clone(),
             rights: self.jobs.rights().clone(),
             address: self.jobs.context().address,

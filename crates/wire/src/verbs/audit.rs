@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::{Code, Service};
-use sshjobs_core::jobs::{PolicyVerb, visible_text};
+use sshjobs_core::jobs::{Verb, visible_text};
 
 /// Lines of the audit log about a job.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ impl Service {
     /// The lines of this process's audit log about a job that the caller may read. In a cluster, other
     /// replicas may have more.
     pub async fn audit(&self, job_id: &str) -> Result<AuditReply, Error> {
-        let job = self.job(PolicyVerb::Read, job_id).await?;
+        let job = self.job(Verb::Read, job_id).await?;
         let Some(lines) = self.library().audit_lines(&job, MOST_LINES).await else {
             return Err(Error::new(
                 Code::NotFound,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::{Service, StreamArg};
-use sshjobs_core::jobs::PolicyVerb;
+use sshjobs_core::jobs::Verb;
 
 /// Delete a job's output, or the job itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -62,7 +62,7 @@ impl Service {
         if let Some(replica) = self.replica_of_job(&request.job_id).await {
             return self.perform_at(&replica, "forget", &request).await;
         }
-        let job = self.job(PolicyVerb::Forget, &request.job_id).await?;
+        let job = self.job(Verb::Forget, &request.job_id).await?;
         if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
             let hint = "use what=output to delete one stream, or omit stream";
             return Err(Error::invalid("a job can't be forgotten by stream", hint));

@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::file_lines::FileLines;
 use crate::leave_out::is_false;
 use sshjobs_core::jobs::{
-    Attributes, Digest, FileKind, FilesError, GetOptions, HostFiles, HostPath, Progress,
-    RemotePath, Verified, shown,
+    Attributes, Digest, FileKind, FilesError, GetOptions, HostFiles, HostPath, RemotePath,
+    TransferProgress, Verified, shown,
 };
 
 /// Read a file of a host, or list a directory.
@@ -150,7 +150,7 @@ const MOST_SEARCHED: u64 = 256 << 20;
 const ENTRY_BYTES: u64 = 64;
 
 /// The requested part of a file.
-struct Part {
+struct FilePart {
     unit: FileUnit,
     offset: i64,
     length: u64,
@@ -177,7 +177,7 @@ impl Service {
                 "read a longer file in parts, with offset; or copy it with `sshjobs get`",
             ));
         }
-        let part = Part {
+        let part = FilePart {
             unit: request.unit,
             offset: request.offset,
             length: request.length.unwrap_or(u64::MAX),
@@ -214,7 +214,7 @@ impl Service {
     ) -> Result<GetReply, Error> {
         let place = self.transfer_place(to)?;
         let options = GetOptions::default();
-        let progress = Progress::default();
+        let progress = TransferProgress::default();
         let got = self
             .jobs
             .get_file(
@@ -313,7 +313,7 @@ async fn list(
     files: &HostFiles,
     path: &RemotePath,
     found: &Attributes,
-    part: &Part,
+    part: &FilePart,
 ) -> Result<GetReply, FilesError> {
     let entries = files.list(path).await?;
     let entries = entries.iter().map(|found| entry(shown(&found.name), &found.attributes));
@@ -323,7 +323,7 @@ async fn list(
 async fn matches(
     files: &HostFiles,
     pattern: &RemotePath,
-    part: &Part,
+    part: &FilePart,
 ) -> Result<GetReply, FilesError> {
     let found = files.matching(pattern).await?;
     let entries = found.iter().map(|found| entry(found.path.to_string(), &found.attributes));
@@ -335,7 +335,7 @@ async fn matches(
 }
 
 /// The requested entries, as many as fit.
-fn with_entries(reply: GetReply, all: Vec<FileEntry>, part: &Part) -> GetReply {
+fn with_entries(reply: GetReply, all: Vec<FileEntry>, part: &FilePart) -> GetReply {
     let total = all.len() as u64;
     let offset = position(part.offset, total);
     let mut left = part.max_bytes;
@@ -372,7 +372,7 @@ async fn read(
     files: &HostFiles,
     path: &RemotePath,
     found: &Attributes,
-    part: &Part,
+    part: &FilePart,
     encoding: Encoding,
 ) -> Result<GetReply, FilesError> {
     let read = match part.unit {
@@ -409,7 +409,7 @@ async fn read_bytes(
     files: &HostFiles,
     path: &RemotePath,
     found: &Attributes,
-    part: &Part,
+    part: &FilePart,
 ) -> Result<ReadPart, FilesError> {
     let offset = position(part.offset, found.size.unwrap_or(0));
     let piece = files.read_piece(path, offset, part.length.min(part.max_bytes)).await?;
@@ -427,7 +427,7 @@ async fn read_lines(
     files: &HostFiles,
     path: &RemotePath,
     found: &Attributes,
-    part: &Part,
+    part: &FilePart,
 ) -> Result<ReadPart, FilesError> {
     let size = found.size.unwrap_or(0);
     let too_long = || FilesError::TooLong {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero_count};
-use sshjobs_core::jobs::{Host, Jobs, Negotiated, PolicyConsent, Setting, Source, Template};
+use sshjobs_core::jobs::{ApprovalFrom, Host, Jobs, Negotiated, Setting, SettingSource, Template};
 
 /// List the configured hosts, or test one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -181,7 +181,7 @@ impl From<Template> for TemplateEntry {
             (name, accepted)
         });
         Self {
-            approval: template.approval != PolicyConsent::None,
+            approval: template.approval != ApprovalFrom::None,
             params: params.collect(),
             name: template.name,
             description: template.description,
@@ -200,8 +200,8 @@ impl From<Host> for HostEntry {
                 option: setting.key.to_owned(),
                 value: setting.value,
                 source: match setting.source {
-                    Source::Settings => format!("[hosts.{name}]"),
-                    Source::SshConfig => "ssh_config".to_owned(),
+                    SettingSource::Settings => format!("[hosts.{name}]"),
+                    SettingSource::SshConfig => "ssh_config".to_owned(),
                 },
             })
             .collect();

@@ -13,7 +13,7 @@ use crate::error::{Code, Error};
 use crate::leave_out::{is_false, is_zero};
 use crate::{Clamped, JobState, Members, Service, Standing};
 use sshjobs_core::jobs::{
-    Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
+    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, Verb, timestamp_of,
 };
 
 /// List jobs, newest first.
@@ -184,7 +184,7 @@ impl Service {
         // Members come from the fleet itself, which also has those without a job. The other
         // filters are not applied here.
         if let Some(id) = &request.fleet {
-            let fleet = self.job(PolicyVerb::Jobs, id).await?;
+            let fleet = self.job(Verb::Jobs, id).await?;
             let mut members = self.members_of(&fleet)?;
             if fleet.readable_if_allowed().await.is_none() {
                 members.iter_mut().for_each(|member| member.last_lines.clear());
@@ -234,7 +234,7 @@ impl Service {
             is_running && ((is_followed && entry.total_bytes > 0) || (follows && !is_followed))
         });
         let questions = candidates.take(MOST_ASKED).map(async |entry| {
-            if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
+            if let Ok(job) = self.job(Verb::Jobs, &entry.job_id).await {
                 entry.awaiting_input = job.awaits_input(Selection::Both).await;
             }
         });
@@ -250,7 +250,7 @@ impl Service {
             entry.standing.state == JobState::Queued && entry.last_seen_at.is_none()
         });
         for entry in queued.take(MOST_ASKED) {
-            if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
+            if let Ok(job) = self.job(Verb::Jobs, &entry.job_id).await {
                 entry.standing.reason = waits_for(&job).await;
             }
         }
@@ -271,7 +271,7 @@ impl Service {
 
     /// The state of a job in a few words. `None` if there is no such job.
     pub async fn standing(&self, job_id: &str) -> Option<String> {
-        let status = self.job(PolicyVerb::Jobs, job_id).await.ok()?.status();
+        let status = self.job(Verb::Jobs, job_id).await.ok()?.status();
         let silent = status.silent.as_secs();
         Some(format!(
             "{}, {} lines, silent for {silent} s",

@@ -27,7 +27,7 @@ mod wait;
 mod write;
 
 pub use approvals::{
-    ApprovalEntry, ApprovalsReply, ApprovalsRequest, Decision, VoteEntry, VoteRequest,
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, VoteEntry, VoteRequest,
 };
 pub use audit::{AuditLine, AuditReply};
 pub use command::CommandRequest;
@@ -47,9 +47,9 @@ pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
 pub use run::{RunOptions, RunReply, RunRequest};
 pub use screen::{ChangedRow, CursorAt, Reversed, Screen, Size};
 pub use search::{MatchEntry, SearchReply, SearchRequest};
-pub use signal::{DeliveredVia, SignalReply, SignalRequest};
+pub use signal::{DeliveryRoute, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};
 pub use tail::TailRequest;
-pub use tail::{Because, JobTail, Partial, Record, Span, StreamName, TailReply};
+pub use tail::{Because, JobTail, LineRecord, Partial, StreamName, StyledSpan, TailReply};
 pub use wait::{LastLinesOf, WaitMode, WaitReply, WaitRequest};
 pub use write::{WriteReply, WriteRequest, WriteUnit};

@@ -7,7 +7,7 @@ use super::spawn::waits_for;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::{JobState, Service};
-use sshjobs_core::jobs::{self, Job, PolicyVerb, ReadableJob, SignalError};
+use sshjobs_core::jobs::{self, Job, ReadableJob, SignalError, Verb};
 
 impl Service {
     /// One job, with a detail if requested.
@@ -18,7 +18,7 @@ impl Service {
     ) -> Result<JobsReply, Error> {
         let clamps = Clamps::default();
         if request.detail.is_none() {
-            let job = self.job(PolicyVerb::Jobs, id).await?;
+            let job = self.job(Verb::Jobs, id).await?;
             let mut entries = vec![JobEntry::of(&job)];
             if !request.cached {
                 self.note_awaiting_input(&mut entries, false).await;
@@ -31,7 +31,7 @@ impl Service {
             return self.perform_at(&replica, "jobs", request).await;
         }
         // Arguments of processes may say more than the list of jobs.
-        let job = self.readable(PolicyVerb::Read, id).await?;
+        let job = self.readable(Verb::Read, id).await?;
         let mut entry = JobEntry::of(&job);
         if !request.selects(&entry) {
             return Ok(JobsReply::of(Vec::new(), clamps));

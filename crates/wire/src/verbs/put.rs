@@ -16,8 +16,8 @@ use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
 use sshjobs_core::jobs::{
-    Change, Digest, Edit, EditError, Expected, FileSource, FilesError, HostFiles, HostPath,
-    LocalFile, Progress, Put, PutOptions, RemotePath, apply, fold, unified_diff,
+    Digest, Edit, EditError, ExpectedContent, FileChange, FileSource, FilesError, HostFiles,
+    HostPath, LocalFile, Put, PutOptions, RemotePath, TransferProgress, apply, fold, unified_diff,
 };
 
 /// Write a file of a host, or change parts of it.
@@ -168,7 +168,7 @@ const AT_A_TIME: usize = 16;
 
 /// The new content.
 #[derive(Clone)]
-enum Content {
+enum PutContent {
     Whole(Bytes),
     File(LocalFile),
     Edits(Vec<Edit>),
@@ -176,9 +176,9 @@ enum Content {
 
 /// A write that was checked, for any number of hosts.
 #[derive(Clone)]
-struct Plan {
+struct PutPlan {
     path: RemotePath,
-    content: Content,
+    content: PutContent,
     expected: Option<Digest>,
     options: PutOptions,
 }
@@ -207,7 +207,7 @@ impl Service {
     }
 
     /// Checks a request before any host is asked.
-    fn plan(&self, request: &PutRequest) -> Result<Plan, Error> {
+    fn plan(&self, request: &PutRequest) -> Result<PutPlan, Error> {
         let contents = [
             request.text.is_some(),
             request.base64.is_some(),
@@ -221,7 +221,7 @@ impl Service {
             ));
         }
         let content = if let Some(text) = &request.text {
-            Content::Whole(text.clone().into())
+            PutContent::Whole(text.clone().into())
         } else if let Some(base64) = &request.base64 {
             let bytes = BASE64_STANDARD.decode(base64).map_err(|_| {
                 Error::invalid(
@@ -229,15 +229,15 @@ impl Service {
                     "use the standard alphabet with padding",
                 )
             })?;
-            Content::Whole(bytes.into())
+            PutContent::Whole(bytes.into())
         } else if let Some(from) = &request.from {
-            Content::File(self.local_file(from)?)
+            PutContent::File(self.local_file(from)?)
         } else {
             let edits = request.edits.iter().map(|edit| Edit {
                 old: edit.old.clone(),
                 new: edit.new.clone(),
             });
-            Content::Edits(edits.collect())
+            PutContent::Edits(edits.collect())
         };
         let expected = match &request.if_sha256 {
             None => None,
@@ -248,7 +248,7 @@ impl Service {
                 )
             })?),
         };
-        Ok(Plan {
+        Ok(PutPlan {
             path: remote_path(request.path.as_bytes())?,
             content,
             expected,
@@ -257,7 +257,7 @@ impl Service {
                 parents: request.parents,
                 backup: request.backup,
                 in_place: request.in_place,
-                expected: expected.map_or(Expected::Anything, Expected::Digest),
+                expected: expected.map_or(ExpectedContent::Anything, ExpectedContent::Digest),
                 ..PutOptions::default()
             },
         })
@@ -279,22 +279,22 @@ impl Service {
         }
     }
 
-    async fn put_on(&self, host: &str, plan: Plan) -> Result<PutReply, Error> {
-        let Plan {
+    async fn put_on(&self, host: &str, plan: PutPlan) -> Result<PutReply, Error> {
+        let PutPlan {
             path,
             content,
             expected,
             mut options,
         } = plan;
         let service = match &content {
-            Content::Edits(_) => &self.editing(),
-            Content::Whole(_) | Content::File(_) => self,
+            PutContent::Edits(_) => &self.editing(),
+            PutContent::Whole(_) | PutContent::File(_) => self,
         };
         // A diff shows the old content.
         let may_read = self.jobs.may_read_files(host).await;
         let mut old_text = None;
         let source = match content {
-            Content::Whole(bytes) => {
+            PutContent::Whole(bytes) => {
                 let is_comparable =
                     str::from_utf8(&bytes).is_ok() && bytes.len() as u64 <= MOST_COMPARED;
                 if is_comparable && may_read {
@@ -304,8 +304,8 @@ impl Service {
                 }
                 FileSource::Memory(bytes)
             }
-            Content::File(file) => FileSource::File(file),
-            Content::Edits(edits) => {
+            PutContent::File(file) => FileSource::File(file),
+            PutContent::Edits(edits) => {
                 let at = HostPath { host, path: &path };
                 let files = service.jobs.files_to_change_at(at).await?;
                 let edited = edit(&files, &path, expected, &edits).await;
@@ -317,7 +317,7 @@ impl Service {
                     })
                 })?;
                 // Refused if the file changes between this read and the write.
-                options.expected = Expected::Digest(edited.old_digest);
+                options.expected = ExpectedContent::Digest(edited.old_digest);
                 old_text = may_read.then_some(edited.old);
                 FileSource::Memory(edited.new.into())
             }
@@ -346,16 +346,16 @@ impl Service {
         content: FileSource,
         options: &PutOptions,
     ) -> Result<PutReply, Error> {
-        let progress = Progress::default();
+        let progress = TransferProgress::default();
         let put = self.jobs.put_file(path, content, options, &progress).await;
         let put = put.map_err(|error| Error::from(error).about(path.host))?;
         Ok(reply_of(&put))
     }
 
-    async fn put_on_many(&self, hosts: Vec<String>, plan: Plan) -> Result<PutReply, Error> {
+    async fn put_on_many(&self, hosts: Vec<String>, plan: PutPlan) -> Result<PutReply, Error> {
         let names = match &plan.content {
-            Content::Edits(_) => self.jobs.editing().hosts_for_files(&hosts).await?,
-            Content::Whole(_) | Content::File(_) => self.jobs.hosts_for_files(&hosts).await?,
+            PutContent::Edits(_) => self.jobs.editing().hosts_for_files(&hosts).await?,
+            PutContent::Whole(_) | PutContent::File(_) => self.jobs.hosts_for_files(&hosts).await?,
         };
         let path = plan.path.to_string();
         let puts: Vec<_> = names
@@ -449,9 +449,9 @@ const CHANGED: &str = "changed";
 
 fn reply_of(put: &Put) -> PutReply {
     let change = match put.change {
-        Change::Created => "created",
-        Change::Changed => CHANGED,
-        Change::Unchanged => "unchanged",
+        FileChange::Created => "created",
+        FileChange::Changed => CHANGED,
+        FileChange::Unchanged => "unchanged",
     };
     PutReply {
         path: put.path.to_string(),

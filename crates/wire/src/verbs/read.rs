@@ -14,8 +14,7 @@ use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
 use crate::{Clamped, RenderArg, Service, Standing, StreamArg};
 use sshjobs_core::jobs::{
-    Content, Job, Line, PolicyVerb, ReadQuery, ReadableJob, Render, ScreenWait, Stream, Unit,
-    render,
+    Content, Job, Line, ReadQuery, ReadableJob, Render, ScreenWait, Stream, Unit, Verb, render,
 };
 
 /// Read a part of a job's output by its position.
@@ -163,7 +162,7 @@ impl Service {
     /// same answer until eviction, which changes no position. A position after the end returns
     /// nothing, without an error.
     pub async fn read(&self, request: ReadRequest) -> Result<ReadReply, Error> {
-        let job = self.readable(PolicyVerb::Read, &request.job_id).await?;
+        let job = self.readable(Verb::Read, &request.job_id).await?;
         let mut clamps = Clamps::default();
         if request.unit == UnitArg::Screen {
             return self.read_screen(&job, &request, clamps).await;

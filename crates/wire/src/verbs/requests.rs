@@ -8,12 +8,12 @@ use super::{
     WriteRequest,
 };
 use crate::error::Error;
-use crate::request::{Request, parse};
+use crate::request::{WireRequest, parse};
 use crate::schema::schema_of;
 
 macro_rules! plain_requests {
     ($($request:ty),*) => { $(
-        impl Request for $request {
+        impl WireRequest for $request {
             fn parse(object: Map<String, Value>) -> Result<Self, Error> {
                 parse(object)
             }

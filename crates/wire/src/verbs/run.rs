@@ -15,10 +15,8 @@ use crate::error::{Code, Error};
 use crate::leave_out::is_zero;
 use crate::request::parse;
 use crate::schema::{merged, schema_of};
-use crate::{Clamped, Group, KeepArg, Members, Request, Service, Standing};
-use sshjobs_core::jobs::{
-    ExcerptBudget, Follow, Job, PolicyVerb, ReadableJob, Status, Stdin, Stream,
-};
+use crate::{Clamped, Group, KeepArg, Members, Service, Standing, WireRequest};
+use sshjobs_core::jobs::{ExcerptBudget, Follow, Job, ReadableJob, Status, Stdin, Stream, Verb};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -88,7 +86,7 @@ impl RunRequest {
     }
 }
 
-impl Request for RunRequest {
+impl WireRequest for RunRequest {
     fn parse(mut object: Map<String, Value>) -> Result<Self, Error> {
         // serde can't combine `flatten` with `deny_unknown_fields`, so the names are split here.
         let own = OPTIONS.iter().filter_map(|name| object.remove_entry(*name)).collect();
@@ -202,7 +200,7 @@ impl Service {
         if options.until.is_none() {
             self.unless_closed(job.wait_within(left)).await;
         }
-        let job = job.readable(PolicyVerb::Run).await;
+        let job = job.readable(Verb::Run).await;
         let job = job.map_err(|error| after_start(id.as_str(), error.into()))?;
         if options.wants_page() {
             let page = Box::pin(self.page_of_run(&job, options, left)).await;
@@ -274,9 +272,9 @@ impl Service {
     pub async fn ran(&self, job_id: &str, max_bytes: Option<i64>) -> Result<RunReply, Error> {
         let mut clamps = Clamps::default();
         let budget = budget(max_bytes, &mut clamps)?;
-        let job = match self.readable(PolicyVerb::Run, job_id).await {
+        let job = match self.readable(Verb::Run, job_id).await {
             Err(error) if error.code == Code::PolicyDenied => {
-                self.readable(PolicyVerb::Read, job_id).await?
+                self.readable(Verb::Read, job_id).await?
             }
             found => found?,
         };
@@ -301,9 +299,9 @@ impl Service {
     /// Follows a terminal job byte by byte from now on, for a second terminal. Also returns the
     /// bytes that make that terminal show the job's screen.
     pub async fn attach(&self, job_id: &str) -> Result<(Vec<u8>, Follow), Error> {
-        let job = self.readable(PolicyVerb::Tail, job_id).await?;
+        let job = self.readable(Verb::Tail, job_id).await?;
         // Its keys go to the job.
-        self.job(PolicyVerb::Write, job_id).await?;
+        self.job(Verb::Write, job_id).await?;
         Ok(job.follow_screen().await?)
     }
 }

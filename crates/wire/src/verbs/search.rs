@@ -8,7 +8,7 @@ use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_zero;
 use crate::{Clamped, Service, StreamArg};
-use sshjobs_core::jobs::{Found, Job, Line, LineNo, Match, PolicyVerb, SearchQuery};
+use sshjobs_core::jobs::{Job, Line, LineNo, Match, SearchQuery, SearchResult, Verb};
 
 /// Search a job's output for a pattern.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -87,7 +87,7 @@ impl Service {
     /// Searches the kept lines of a job in their clean view, a piece at a time, so that no writer
     /// has to wait. If a pattern takes too long, returns the matches so far, with `has_more`.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
-        let job = self.readable(PolicyVerb::Search, &request.job_id).await?;
+        let job = self.readable(Verb::Search, &request.job_id).await?;
         let mut clamps = Clamps::default();
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         // The cursor may come from the process that records the job, ahead of the copy here.
@@ -103,7 +103,7 @@ impl Service {
             max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
         };
         let pattern = regex("pattern", &request.pattern)?;
-        let Found {
+        let SearchResult {
             matches,
             last,
             has_more,

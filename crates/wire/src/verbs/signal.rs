@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::{Clamped, Service, Standing};
-use sshjobs_core::jobs::{self, PolicyVerb, Signal, UnknownSignal};
+use sshjobs_core::jobs::{self, Signal, UnknownSignal, Verb};
 
 /// Send a signal to all processes of a job.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -40,7 +40,7 @@ impl SignalRequest {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SignalReply {
     /// How it was delivered.
-    pub delivered_via: DeliveredVia,
+    pub delivered_via: DeliveryRoute,
     /// Whether the host verified that no process of the job's group, and none with its mark, is left.
     pub confirmed_dead: bool,
     /// What could not be verified, and why.
@@ -59,7 +59,7 @@ pub struct SignalReply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-pub enum DeliveredVia {
+pub enum DeliveryRoute {
     /// To every process of the job.
     ProcessGroup,
     /// As a request to the server, which does not report whether it obeyed.
@@ -81,7 +81,7 @@ impl Service {
         if let Some(replica) = self.replica_of_job(&request.job_id).await {
             return self.perform_at(&replica, "signal", &request).await;
         }
-        let job = self.job(PolicyVerb::Signal, &request.job_id).await?;
+        let job = self.job(Verb::Signal, &request.job_id).await?;
         let signal = match request.signal.as_deref() {
             None => Signal::TERM,
             Some(text) => text.parse().map_err(|error: UnknownSignal| {
@@ -108,7 +108,7 @@ impl Service {
     }
 }
 
-impl From<jobs::DeliveredVia> for DeliveredVia {
+impl From<jobs::DeliveredVia> for DeliveryRoute {
     fn from(via: jobs::DeliveredVia) -> Self {
         match via {
             jobs::DeliveredVia::ProcessGroup => Self::ProcessGroup,

@@ -14,7 +14,7 @@ use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::{Clamped, Group, Service, Standing};
-use sshjobs_core::jobs::{Job, PolicyVerb, ReadableJob};
+use sshjobs_core::jobs::{Job, ReadableJob, Verb};
 
 /// Wait until jobs have ended.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -101,7 +101,7 @@ impl Service {
         let mut seen = HashSet::new();
         let mut jobs: Vec<WaitedJob> = Vec::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
-            let job = self.job(PolicyVerb::Wait, id).await?;
+            let job = self.job(Verb::Wait, id).await?;
             let shows_lines = request.last_lines > 0 || job.fleet().is_some();
             let readable = if shows_lines {
                 job.readable_if_allowed().await

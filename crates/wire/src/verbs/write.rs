@@ -18,8 +18,8 @@ use crate::leave_out::is_false;
 use crate::secret::reveal;
 use crate::{Clamped, KeepArg, Service};
 use sshjobs_core::jobs::{
-    self, Job, LineNo, PageQuery, PolicyVerb, ReadableJob, ScreenWait, SecretInput, SilenceFrom,
-    Terminal, TerminalModes, TerminalSize, Wait, WriteError, key_bytes,
+    self, Job, LineNo, PageQuery, ReadableJob, ScreenWait, SecretInput, SilenceFrom, Terminal,
+    TerminalModes, TerminalSize, Verb, Wait, WriteError, key_bytes,
 };
 
 /// Write to a job's stdin, or close it.
@@ -156,7 +156,7 @@ impl Service {
         if let Some(replica) = self.replica_of_job(&request.job_id).await {
             return self.perform_at(&replica, "write", &request).await;
         }
-        let job = self.job(PolicyVerb::Write, &request.job_id).await?;
+        let job = self.job(Verb::Write, &request.job_id).await?;
         // Before anything is written: a caller that gets an error may write again.
         let shown = self.shown_after(&request).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
@@ -203,8 +203,8 @@ impl Service {
     /// The job, for the output that a write returns. `None` if it returns none.
     async fn shown_after(&self, request: &WriteRequest) -> Result<Option<ReadableJob>, Error> {
         let verb = match request.unit {
-            WriteUnit::Screen => PolicyVerb::Read,
-            WriteUnit::Lines if request.wait_ms != 0 => PolicyVerb::Tail,
+            WriteUnit::Screen => Verb::Read,
+            WriteUnit::Lines if request.wait_ms != 0 => Verb::Tail,
             WriteUnit::Lines => return Ok(None),
         };
         self.readable(verb, &request.job_id).await.map(Some)
@@ -324,7 +324,7 @@ impl WriteRequest {
 }
 
 /// The input of a write, wiped when dropped.
-struct Input {
+struct WrittenInput {
     /// Text and bytes, before a secret.
     before: Zeroizing<Vec<u8>>,
     /// Keys and the last enter, after a secret.
@@ -333,7 +333,7 @@ struct Input {
 
 impl WriteRequest {
     /// The input. Each part is allocated once, so that no copy remains.
-    fn input(&self, enter: u8, modes: TerminalModes) -> Result<Input, Error> {
+    fn input(&self, enter: u8, modes: TerminalModes) -> Result<WrittenInput, Error> {
         let texts = length_of(self.data.as_ref()) + length_of(self.data_base64.as_ref());
         // An upper bound: no key has more than 5 bytes, and base64 only shrinks when decoded.
         let keys = 8 * self.keys.len() + 1;
@@ -363,7 +363,7 @@ impl WriteRequest {
         if length > MOST_BYTES {
             return Err(too_long(length));
         }
-        Ok(Input { before, after })
+        Ok(WrittenInput { before, after })
     }
 
     /// Whether to return once an answer is complete. With a filter, the caller waits for a line.
@@ -376,7 +376,7 @@ impl WriteRequest {
     async fn silence_from(
         &self,
         job: &ReadableJob,
-        input: &Input,
+        input: &WrittenInput,
         cursor: u64,
     ) -> Result<SilenceFrom, Error> {
         if !job.has_terminal() {
@@ -394,8 +394,8 @@ impl WriteRequest {
     }
 
     /// Writes the input, with the secret that is named. Returns the number of bytes.
-    async fn send(&self, job: &Job, input: &Input) -> Result<usize, Error> {
-        let Input { before, after } = input;
+    async fn send(&self, job: &Job, input: &WrittenInput) -> Result<usize, Error> {
+        let WrittenInput { before, after } = input;
         if let Some(name) = &self.secret_name {
             let input = SecretInput {
                 name,

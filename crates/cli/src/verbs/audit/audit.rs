@@ -4,7 +4,7 @@ use super::checkpoints::checkpoints;
 use super::configured::{files, unreadable, unreadable_key};
 use super::show::show;
 use super::verify::verify_log;
-use crate::Exit;
+use crate::ProgramExit;
 use crate::args::{AuditArgs, AuditKeyArgs, AuditPruneArgs, AuditSubcommand};
 use crate::exit::print;
 use sshjobs_core::jobs::{Cluster, Jobs};
@@ -16,7 +16,11 @@ use sshjobs_wire::Error;
 ///
 /// # Errors
 /// If no log is named, or it can't be read.
-pub async fn audit(jobs: &Jobs, cluster: Option<&Cluster>, args: AuditArgs) -> Result<Exit, Error> {
+pub async fn audit(
+    jobs: &Jobs,
+    cluster: Option<&Cluster>,
+    args: AuditArgs,
+) -> Result<ProgramExit, Error> {
     match args.verb {
         AuditSubcommand::Verify(args) => verify_log(jobs, cluster, args).await,
         AuditSubcommand::Show(args) => show(jobs, args).await,
@@ -26,7 +30,7 @@ pub async fn audit(jobs: &Jobs, cluster: Option<&Cluster>, args: AuditArgs) -> R
     }
 }
 
-async fn prune(jobs: &Jobs, args: &AuditPruneArgs) -> Result<Exit, Error> {
+async fn prune(jobs: &Jobs, args: &AuditPruneArgs) -> Result<ProgramExit, Error> {
     let files = files(jobs).await?;
     let before = args.before;
     let pruning = tokio::task::spawn_blocking(move || {
@@ -47,7 +51,7 @@ async fn prune(jobs: &Jobs, args: &AuditPruneArgs) -> Result<Exit, Error> {
     }))
 }
 
-async fn key(jobs: &Jobs, args: AuditKeyArgs) -> Result<Exit, Error> {
+async fn key(jobs: &Jobs, args: AuditKeyArgs) -> Result<ProgramExit, Error> {
     let file = match args.file {
         Some(file) => file,
         None => files(jobs).await?.key,

@@ -8,17 +8,17 @@ use crate::args::AuditCheckpointsArgs;
 use crate::exit::print;
 use crate::json::json as json_line;
 use crate::terminal::in_columns;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{Cluster, KeptHead};
-use sshjobs_policy::audit::{Head, visible_text};
+use sshjobs_policy::audit::{LogHead, visible_text};
 use sshjobs_wire::Error;
 
 /// A checkpoint that a cluster keeps.
-pub(super) struct Checkpoint {
+pub(super) struct AuditCheckpoint {
     /// Name of the log.
     log: String,
     /// The line and its hash.
-    pub(super) head: Head,
+    pub(super) head: LogHead,
     /// When the cluster received it.
     kept_at: SystemTime,
 }
@@ -30,14 +30,14 @@ pub(super) struct Checkpoint {
 pub(super) async fn checkpoints_of(
     cluster: &Cluster,
     log: Option<&str>,
-) -> Result<Vec<Checkpoint>, Error> {
+) -> Result<Vec<AuditCheckpoint>, Error> {
     let kept = cluster.audit_heads(log.map(str::to_owned)).await?;
     kept.into_iter().map(checkpoint_of).collect()
 }
 
-fn checkpoint_of(kept: KeptHead) -> Result<Checkpoint, Error> {
+fn checkpoint_of(kept: KeptHead) -> Result<AuditCheckpoint, Error> {
     match kept.head.parse() {
-        Ok(head) => Ok(Checkpoint {
+        Ok(head) => Ok(AuditCheckpoint {
             log: kept.log,
             head,
             kept_at: kept.kept_at,
@@ -56,7 +56,7 @@ fn checkpoint_of(kept: KeptHead) -> Result<Checkpoint, Error> {
 pub(super) async fn checkpoints(
     cluster: Option<&Cluster>,
     args: AuditCheckpointsArgs,
-) -> Result<Exit, Error> {
+) -> Result<ProgramExit, Error> {
     let cluster = cluster.ok_or_else(no_cluster)?;
     let checkpoints = checkpoints_of(cluster, args.name.as_deref()).await?;
     if checkpoints.is_empty() {
@@ -67,7 +67,7 @@ pub(super) async fn checkpoints(
             ),
             None => "the cluster has no checkpoint of any log".to_owned(),
         });
-        return Ok(Exit::DECLINED);
+        return Ok(ProgramExit::DECLINED);
     }
     if args.json {
         let lines: Vec<String> = checkpoints.iter().map(as_json).collect();
@@ -98,7 +98,7 @@ pub(super) fn no_cluster() -> Error {
     Error::invalid("no cluster is configured", hint)
 }
 
-fn as_json(checkpoint: &Checkpoint) -> String {
+fn as_json(checkpoint: &AuditCheckpoint) -> String {
     json_line(&json!({
         "log": checkpoint.log,
         "head": checkpoint.head.to_string(),

@@ -6,12 +6,12 @@ use std::time::SystemTime;
 use super::configured::{files, unreadable};
 use crate::args::AuditShowArgs;
 use crate::exit::print;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::Jobs;
 use sshjobs_policy::audit::{AboutJob, AuditError, Event, StoredLine, for_each_line, visible_text};
 use sshjobs_wire::Error;
 
-pub(super) async fn show(jobs: &Jobs, args: AuditShowArgs) -> Result<Exit, Error> {
+pub(super) async fn show(jobs: &Jobs, args: AuditShowArgs) -> Result<ProgramExit, Error> {
     let log = match &args.file {
         Some(log) => log.clone(),
         None => files(jobs).await?.log,
@@ -20,7 +20,7 @@ pub(super) async fn show(jobs: &Jobs, args: AuditShowArgs) -> Result<Exit, Error
     let lines = shown.expect("a search does not panic").map_err(|error| unreadable(&error))?;
     if lines.is_empty() {
         note("no line matches");
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     }
     Ok(print(&lines.join("\n")))
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::checkpoints::{Checkpoint, checkpoints_of, no_cluster};
+use super::checkpoints::{AuditCheckpoint, checkpoints_of, no_cluster};
 use super::configured::{files, unreadable, unreadable_key};
 use crate::args::AuditVerifyArgs;
 use crate::exit::print;
 use crate::json::json as json_line;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{Cluster, Jobs};
 use sshjobs_policy::audit::{AuditKey, Fault, KnownHeads, PublicKey, Report, verify, visible_text};
 use sshjobs_wire::Error;
@@ -19,7 +19,7 @@ pub(super) async fn verify_log(
     jobs: &Jobs,
     cluster: Option<&Cluster>,
     args: AuditVerifyArgs,
-) -> Result<Exit, Error> {
+) -> Result<ProgramExit, Error> {
     let configured = files(jobs).await;
     // A copy with a name is another machine's log, which that machine's key has signed.
     let is_foreign = args.file.is_some() && args.name.is_some();
@@ -64,9 +64,9 @@ pub(super) async fn verify_log(
             log.display()
         );
         note(&visible_text(&message));
-        return Ok(Exit::DECLINED);
+        return Ok(ProgramExit::DECLINED);
     }
-    let checked = Checked {
+    let checked = CheckedLog {
         report: read(log.clone(), key, known).await?,
         log,
         key,
@@ -78,8 +78,8 @@ pub(super) async fn verify_log(
         print(&checked.in_words().join("\n"))
     };
     Ok(
-        if printed == Exit::SUCCESS && !checked.faults().is_empty() {
-            Exit::DECLINED
+        if printed == ProgramExit::SUCCESS && !checked.faults().is_empty() {
+            ProgramExit::DECLINED
         } else {
             printed
         },
@@ -94,11 +94,11 @@ async fn read(log: PathBuf, key: Option<PublicKey>, known: KnownHeads) -> Result
 /// A log in the cluster.
 struct ClusterLog {
     name: String,
-    checkpoints: Vec<Checkpoint>,
+    checkpoints: Vec<AuditCheckpoint>,
 }
 
 /// The result of a check.
-struct Checked {
+struct CheckedLog {
     log: PathBuf,
     report: Report,
     key: Option<PublicKey>,
@@ -106,7 +106,7 @@ struct Checked {
     in_cluster: Option<ClusterLog>,
 }
 
-impl Checked {
+impl CheckedLog {
     /// All faults: those of the log, and that the cluster does not know it.
     fn faults(&self) -> Vec<Fault> {
         let mut faults = self.report.faults.clone();

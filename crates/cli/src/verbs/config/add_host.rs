@@ -7,7 +7,7 @@ use tempfile::NamedTempFile;
 
 use super::reference::quoted;
 use crate::args::AddHostArgs;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_base::bounded_file::read_text;
 use sshjobs_core::jobs::Config;
 use sshjobs_wire::{Code, Error};
@@ -16,7 +16,7 @@ use sshjobs_wire::{Code, Error};
 ///
 /// # Errors
 /// `invalid_argument` if the file has such a host already, or would have errors with it.
-pub fn add_host(file: Option<PathBuf>, args: &AddHostArgs) -> Result<Exit, Error> {
+pub fn add_host(file: Option<PathBuf>, args: &AddHostArgs) -> Result<ProgramExit, Error> {
     let file = file.or_else(Config::file).ok_or_else(no_directory)?;
     append(&file, std::slice::from_ref(&table(args)))?;
     note(&format!(
@@ -25,7 +25,7 @@ pub fn add_host(file: Option<PathBuf>, args: &AddHostArgs) -> Result<Exit, Error
         args.name,
         args.name
     ));
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 /// A host's table.

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::reference::{Key, SetValue, keys, values_in};
-use crate::Exit;
+use super::reference::{ConfigKey, SetValue, keys, values_in};
+use crate::ProgramExit;
 use crate::args::ConfigArgs;
 use crate::exit::print;
 use crate::json::pretty_json;
@@ -46,7 +46,7 @@ struct Effective {
 const SOURCE_COLUMN: usize = 44;
 
 /// Prints the effective configuration.
-pub fn config(config: &Config, overrides: &Overrides, args: &ConfigArgs) -> Exit {
+pub fn config(config: &Config, overrides: &Overrides, args: &ConfigArgs) -> ProgramExit {
     let file = file_of(overrides);
     let text = file.as_deref().and_then(|file| read_text(file).ok());
     let values = effective(config, overrides, file.as_deref(), text.as_deref());
@@ -134,7 +134,7 @@ fn set_in_file(value: &SetValue, file: &str) -> Effective {
 }
 
 /// The value of the command line or of a variable, if it has one.
-fn overridden(key: &Key, overrides: &Overrides) -> Option<Effective> {
+fn overridden(key: &ConfigKey, overrides: &Overrides) -> Option<Effective> {
     let named = match (key.table.as_str(), key.name.as_str()) {
         ("", "ssh_config") => overrides.ssh_config.as_ref()?,
         ("", "state_dir") => overrides.state_dir.as_ref()?,
@@ -148,7 +148,7 @@ fn overridden(key: &Key, overrides: &Overrides) -> Option<Effective> {
     })
 }
 
-fn default(key: Key, config: &Config) -> Effective {
+fn default(key: ConfigKey, config: &Config) -> Effective {
     let (value, source) = match key.name.as_str() {
         "state_dir" => (config.state_dir().map(|path| as_toml(&path)), "default"),
         "ssh_config" => (None, "default: the user's and the system's file"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::add_host::{HostTable, append, line, no_directory, replace, trouble};
 use super::reference::commented;
 use crate::args::InitArgs;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_base::bounded_file::read_text;
 use sshjobs_core::jobs::{Config, Jobs, printable};
 use sshjobs_wire::Error;
@@ -21,7 +21,11 @@ const HEAD: &str = "\
 const SHOWN: usize = 30;
 
 /// Writes a configuration in which nothing is set, and offers hosts.
-pub async fn init(jobs: &Jobs, file: Option<PathBuf>, args: &InitArgs) -> Result<Exit, Error> {
+pub async fn init(
+    jobs: &Jobs,
+    file: Option<PathBuf>,
+    args: &InitArgs,
+) -> Result<ProgramExit, Error> {
     let file = file.or_else(Config::file).ok_or_else(no_directory)?;
     if file.exists() {
         note(&format!("{} exists, and stays as it is", file.display()));
@@ -52,7 +56,7 @@ pub async fn init(jobs: &Jobs, file: Option<PathBuf>, args: &InitArgs) -> Result
         offer(&file, &others, args)?;
     }
     note("next: `sshjobs demo`, `sshjobs hosts`, `sshjobs run HOST -- uptime`");
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 /// A host whose key is known.

@@ -27,7 +27,7 @@ const EXAMPLES: [(&str, &str); 12] = [
 
 /// A key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct ConfigKey {
     /// Its table; empty at the top.
     pub(super) table: String,
     pub(super) name: String,
@@ -36,8 +36,8 @@ pub(super) struct Key {
 }
 
 /// All keys outside of [`EXAMPLE_TABLES`], in the order of the reference.
-pub(super) fn keys() -> Vec<Key> {
-    let mut keys: Vec<Key> = Vec::new();
+pub(super) fn keys() -> Vec<ConfigKey> {
+    let mut keys: Vec<ConfigKey> = Vec::new();
     let mut table = String::new();
     for line in REFERENCE.lines() {
         let line = line.trim();
@@ -49,7 +49,7 @@ pub(super) fn keys() -> Vec<Key> {
             let name = name.trim();
             let value = value.split(" #").next().unwrap_or_default().trim();
             let is_example = EXAMPLES.contains(&(table.as_str(), name));
-            keys.push(Key {
+            keys.push(ConfigKey {
                 table: table.clone(),
                 name: name.to_owned(),
                 default: (!is_example).then(|| value.to_owned()),

@@ -12,13 +12,14 @@ use tokio::time::timeout;
 
 use super::host_path::PathOnHosts;
 use super::put::jobs_error;
-use super::result::Copied;
+use super::result::CopyResult;
 use crate::args::EditArgs;
 use crate::terminal::Signals;
 use crate::verbs::jobs::finish;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{
-    Digest, Expected, FileSource, FilesError, HostPath, Progress, PutOptions, printable,
+    Digest, ExpectedContent, FileSource, FilesError, HostPath, PutOptions, TransferProgress,
+    printable,
 };
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, Service};
@@ -29,7 +30,7 @@ const MOST_BYTES: u64 = 64 << 20;
 const EDITOR_END: Duration = Duration::from_secs(2);
 
 /// Edits a file of a host.
-pub async fn edit(service: &Service, args: EditArgs) -> Exit {
+pub async fn edit(service: &Service, args: EditArgs) -> ProgramExit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         let file = PathOnHosts::parse(&args.file)?;
@@ -79,22 +80,22 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         let new = std::fs::read(&copy).map_err(local(&copy))?;
         if new == old_text {
             note(&format!("{} is unchanged", printable(&file.shown(host))));
-            return Ok(Exit::SUCCESS);
+            return Ok(ProgramExit::SUCCESS);
         }
         let options = PutOptions {
-            expected: old
-                .as_deref()
-                .map_or(Expected::NoFile, |old| Expected::Digest(Digest::of(old))),
+            expected: old.as_deref().map_or(ExpectedContent::NoFile, |old| {
+                ExpectedContent::Digest(Digest::of(old))
+            }),
             backup: args.backup,
             in_place: args.in_place,
             ..PutOptions::default()
         };
         let content = FileSource::Memory(new.into());
-        let progress = Progress::default();
+        let progress = TransferProgress::default();
         let target = HostPath { host, path: &path };
         tokio::select! {
             put = jobs.put_file(target, content, &options, &progress) => match put {
-                Ok(put) => Ok(Copied::of_put(host, &put).print(false)),
+                Ok(put) => Ok(CopyResult::of_put(host, &put).print(false)),
                 Err(error) => Err(keep_text(directory, &copy, error.into())),
             },
             signal = signals.next() => {
@@ -102,7 +103,7 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
                 let hint = "the file on the host is the old or the new one; compare them";
                 let error = Error::new(Code::ShuttingDown, message, hint);
                 report(&keep_text(directory, &copy, error));
-                Ok(Exit::signaled(signal))
+                Ok(ProgramExit::signaled(signal))
             }
         }
     })
@@ -155,7 +156,7 @@ fn editor_in(variable: &str) -> Option<String> {
 /// An edit whose editor failed or was interrupted.
 struct EditFailed {
     error: Error,
-    exit: Exit,
+    exit: ProgramExit,
     is_editor_running: bool,
 }
 
@@ -163,7 +164,7 @@ impl From<Error> for EditFailed {
     fn from(error: Error) -> Self {
         Self {
             error,
-            exit: Exit::DECLINED,
+            exit: ProgramExit::DECLINED,
             is_editor_running: false,
         }
     }
@@ -199,7 +200,7 @@ async fn run_editor(file: &Path, signals: &mut Signals) -> Result<(), EditFailed
                     let error = Error::new(Code::ShuttingDown, message, "run the same command again");
                     return Err(EditFailed {
                         error,
-                        exit: Exit::signaled(number),
+                        exit: ProgramExit::signaled(number),
                         is_editor_running,
                     });
                 }

@@ -11,21 +11,21 @@ use super::host_path::{PathOnHosts, is_stream};
 use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::put::{at_least_two, interrupted, jobs_error};
-use super::result::Copied;
+use super::result::CopyResult;
 use crate::args::GetArgs;
 use crate::exit::write_out;
 use crate::fleet::HostResult;
 use crate::terminal::Signals;
 use crate::verbs::jobs::finish;
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_core::jobs::{
-    FileKind, FilesError, GetOptions, HostPath, Jobs, Progress, RemotePath, TreeOptions,
+    FileKind, FilesError, GetOptions, HostPath, Jobs, RemotePath, TransferProgress, TreeOptions,
 };
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, Service};
 
 /// Copies files from hosts.
-pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
+pub async fn get(service: &Service, mut args: GetArgs) -> ProgramExit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         at_least_two(&args.paths, "get HOST:PATH… LOCAL")?;
@@ -38,7 +38,7 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
         check_ci_files(&args.copy)?;
         let becomes = args.copy.becomes.becomes()?;
         let jobs = service.library().with_context(|context| context.becomes = becomes);
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(TransferProgress::default());
         let getting = Getting {
             jobs: &jobs,
             local: &local,
@@ -69,13 +69,13 @@ struct Getting<'a> {
     jobs: &'a Jobs,
     local: &'a Path,
     args: &'a GetArgs,
-    progress: &'a Arc<Progress>,
+    progress: &'a Arc<TransferProgress>,
     /// There is exactly one source argument.
     is_only: bool,
 }
 
 impl Getting<'_> {
-    async fn all(&self, api: &Api, sources: &[PathOnHosts]) -> Result<Exit, Error> {
+    async fn all(&self, api: &Api, sources: &[PathOnHosts]) -> Result<ProgramExit, Error> {
         let mut done = CopiedSources::default();
         let exit = self.copy_all(api, sources, &mut done).await;
         // Also if a later source could not be copied. A copy to stdout has no results.
@@ -92,14 +92,14 @@ impl Getting<'_> {
         api: &Api,
         sources: &[PathOnHosts],
         done: &mut CopiedSources,
-    ) -> Result<Exit, Error> {
-        let mut last = Exit::SUCCESS;
+    ) -> Result<ProgramExit, Error> {
+        let mut last = ProgramExit::SUCCESS;
         for source in sources {
             let hosts = hosts_of(api, &source.hosts).await?;
             let is_many = crate::fleet::is_meant(&source.hosts);
             if is_stream(self.local) {
                 match self.to_stdout(&hosts, source).await? {
-                    Exit::SUCCESS => continue,
+                    ProgramExit::SUCCESS => continue,
                     exit => return Ok(exit),
                 }
             }
@@ -108,7 +108,7 @@ impl Getting<'_> {
                 self.from(host, source, is_many, copied).await
             });
             let Copies { exit, results } = copies.await;
-            if exit != Exit::SUCCESS {
+            if exit != ProgramExit::SUCCESS {
                 last = exit;
             }
             done.results.extend(results);
@@ -123,7 +123,7 @@ impl Getting<'_> {
         host: &str,
         source: &PathOnHosts,
         is_many: bool,
-        copied: &mut Vec<Copied>,
+        copied: &mut Vec<CopyResult>,
     ) -> Result<(), Error> {
         let files = self.jobs.files(host).await?;
         let matched = files.named(&source.path).await.map_err(jobs_error)?;
@@ -185,7 +185,7 @@ impl Getting<'_> {
         path: &RemotePath,
         kind: FileKind,
         target: &Path,
-    ) -> Result<Copied, Error> {
+    ) -> Result<CopyResult, Error> {
         if kind == FileKind::Directory {
             if !self.args.copy.recursive {
                 return Err(Error::invalid(
@@ -201,12 +201,16 @@ impl Getting<'_> {
                 .jobs
                 .get_tree(HostPath { host, path }, target, options, self.progress)
                 .await?;
-            return Ok(Copied::of_tree(host, target.display().to_string(), &tree));
+            return Ok(CopyResult::of_tree(
+                host,
+                target.display().to_string(),
+                &tree,
+            ));
         }
         // As within a copied directory.
         if kind == FileKind::Symlink && self.args.copy.recursive {
             self.jobs.get_link(HostPath { host, path }, target).await?;
-            return Ok(Copied::of_link(host, target));
+            return Ok(CopyResult::of_link(host, target));
         }
         let options = GetOptions {
             preserve: self.args.copy.preserve,
@@ -216,11 +220,15 @@ impl Getting<'_> {
             .jobs
             .get_file(HostPath { host, path }, target, options, self.progress)
             .await?;
-        Ok(Copied::of_get(host, target, &got))
+        Ok(CopyResult::of_get(host, target, &got))
     }
 
     /// Writes the matches of a word to stdout, one after the other.
-    async fn to_stdout(&self, hosts: &[String], source: &PathOnHosts) -> Result<Exit, Error> {
+    async fn to_stdout(
+        &self,
+        hosts: &[String],
+        source: &PathOnHosts,
+    ) -> Result<ProgramExit, Error> {
         for host in hosts {
             let at = HostPath {
                 host,
@@ -235,12 +243,12 @@ impl Getting<'_> {
                     // In another thread, so that Ctrl-C works while stdout is blocked.
                     let writing = tokio::task::spawn_blocking(move || write_out(&piece));
                     match writing.await.expect("writing does not panic") {
-                        Exit::SUCCESS => {}
+                        ProgramExit::SUCCESS => {}
                         exit => return Ok(exit),
                     }
                 }
             }
         }
-        Ok(Exit::SUCCESS)
+        Ok(ProgramExit::SUCCESS)
     }
 }

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
-use super::result::Copied;
+use super::result::CopyResult;
 use crate::args::CopyArgs;
 use crate::exit::print;
 use crate::fleet::{HostResult, check_writable, write_joblog, write_junit};
 use crate::json::json;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{FleetSpec, fold, timestamp_of};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error};
@@ -20,7 +20,7 @@ const MOST_COUNTED: u32 = 101;
 
 /// Exit code and results of the copies on all hosts.
 pub(super) struct Copies {
-    pub(super) exit: Exit,
+    pub(super) exit: ProgramExit,
     pub(super) results: Vec<HostResult>,
 }
 
@@ -30,7 +30,7 @@ pub(super) async fn on_each<'a>(
     hosts: &'a [String],
     args: &CopyArgs,
     command: &str,
-    copy: impl AsyncFn(&'a str, &mut Vec<Copied>) -> Result<(), Error>,
+    copy: impl AsyncFn(&'a str, &mut Vec<CopyResult>) -> Result<(), Error>,
 ) -> Copies {
     let copies = hosts.iter().map(|host| {
         let copy = &copy;
@@ -51,7 +51,7 @@ pub(super) async fn on_each<'a>(
     let mut copies = stream::iter(copies).buffer_unordered(args.max_parallel.max(1));
     let mut all = Vec::new();
     // A closed pipe ends the output, not the copies.
-    let mut printed = Exit::SUCCESS;
+    let mut printed = ProgramExit::SUCCESS;
     while let Some(done) = copies.next().await {
         for copied in &done.copied {
             printed = printed.or(copied.print(args.json));
@@ -98,7 +98,7 @@ pub(super) fn write_ci_files(
 
 /// Prints how many hosts succeeded and failed. Returns the exit code; `printed` is the one of printing the
 /// results.
-fn print_counts(all: &[Done<'_>], printed: Exit) -> Exit {
+fn print_counts(all: &[Done<'_>], printed: ProgramExit) -> ProgramExit {
     let failed: Vec<&Done<'_>> = all.iter().filter(|done| done.has_failed()).collect();
     if all.len() > 1 {
         let names = fold(failed.iter().map(|done| done.host));
@@ -111,7 +111,7 @@ fn print_counts(all: &[Done<'_>], printed: Exit) -> Exit {
         note(&format!("{} hosts: {ok} ok{rest}", all.len()));
         if !failed.is_empty() {
             let count = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-            return Exit::of_status(count.min(MOST_COUNTED));
+            return ProgramExit::of_status(count.min(MOST_COUNTED));
         }
         return printed;
     }
@@ -119,18 +119,18 @@ fn print_counts(all: &[Done<'_>], printed: Exit) -> Exit {
         Some(Done {
             error: Some(error), ..
         }) => exit_of(error),
-        Some(_) => Exit::DECLINED,
+        Some(_) => ProgramExit::DECLINED,
         None => printed,
     }
 }
 
 /// The exit code of a copy that failed. The command line was valid, and an error of a file is none
 /// of the connection.
-fn exit_of(error: &Error) -> Exit {
+fn exit_of(error: &Error) -> ProgramExit {
     if matches!(error.code, Code::InvalidArgument | Code::Io) {
-        return Exit::DECLINED;
+        return ProgramExit::DECLINED;
     }
-    Exit::of_error(error)
+    ProgramExit::of_error(error)
 }
 
 /// The copies on one host.
@@ -138,7 +138,7 @@ struct Done<'a> {
     host: &'a str,
     started: SystemTime,
     took: Duration,
-    copied: Vec<Copied>,
+    copied: Vec<CopyResult>,
     error: Option<Error>,
 }
 

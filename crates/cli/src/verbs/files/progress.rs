@@ -7,13 +7,13 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::terminal::{is_asking, note_bar};
-use sshjobs_core::jobs::Progress;
+use sshjobs_core::jobs::TransferProgress;
 
 /// How often the bar is drawn.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Draws progress until `work` is done. Nothing is drawn if stderr is not a terminal.
-pub(super) async fn shown<T>(progress: &Arc<Progress>, work: impl Future<Output = T>) -> T {
+pub(super) async fn shown<T>(progress: &Arc<TransferProgress>, work: impl Future<Output = T>) -> T {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     if !std::io::stderr().is_terminal() {
         return work.await;

@@ -10,26 +10,26 @@ use std::sync::Arc;
 use super::host_path::{PathOnHosts, is_stream};
 use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
-use super::result::Copied;
+use super::result::CopyResult;
 use crate::args::{CopyArgs, PutArgs};
 use crate::terminal::Signals;
 use crate::verbs::jobs::finish;
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_core::jobs::{
-    FileKind, FileSource, FilesError, HostPath, Jobs, LocalFile, Progress, PutOptions, RemotePath,
-    Times, TreeOptions,
+    FileKind, FileSource, FilesError, HostPath, Jobs, LocalFile, PutOptions, RemotePath, Times,
+    TransferProgress, TreeOptions,
 };
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, Service};
 
 /// One word of the command line.
-enum Source {
+enum PutSource {
     Stdin,
     File { path: PathBuf, size: u64 },
     Directory(PathBuf),
 }
 
-impl Source {
+impl PutSource {
     /// Whether a transfer of it that broke can be continued.
     fn is_resumable(&self) -> bool {
         match self {
@@ -41,18 +41,18 @@ impl Source {
 }
 
 /// Copies files to hosts.
-pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
+pub async fn put(service: &Service, mut args: PutArgs) -> ProgramExit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         at_least_two(&args.paths, "put LOCAL… HOST:PATH")?;
         let last = args.paths.pop().unwrap_or_default();
         let target = PathOnHosts::parse(&last)?;
-        let sources: Vec<Source> = args
+        let sources: Vec<PutSource> = args
             .paths
             .iter()
             .map(|path| source(path, &args.copy))
             .collect::<Result<_, _>>()?;
-        let has_directory = sources.iter().any(|source| matches!(source, Source::Directory(_)));
+        let has_directory = sources.iter().any(|source| matches!(source, PutSource::Directory(_)));
         if has_directory && (args.mode.is_some() || args.backup || args.in_place) {
             return Err(Error::invalid(
                 "--mode, --backup and --in-place are for files, and a source is a directory",
@@ -60,7 +60,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
             ));
         }
         let hosts = hosts_of(&api, &target.hosts).await?;
-        let uses_stdin = sources.iter().any(|source| matches!(source, Source::Stdin));
+        let uses_stdin = sources.iter().any(|source| matches!(source, PutSource::Stdin));
         if uses_stdin && (hosts.len() > 1 || sources.len() > 1) {
             return Err(Error::invalid(
                 "stdin is read once, so it can only go to one file",
@@ -69,9 +69,9 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
         }
         let becomes = args.copy.becomes.becomes()?;
         let jobs = service.library().with_context(|context| context.becomes = becomes);
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(TransferProgress::default());
         for source in &sources {
-            if let Source::File { size, .. } = source {
+            if let PutSource::File { size, .. } = source {
                 progress.expect(size * hosts.len() as u64);
             }
         }
@@ -95,7 +95,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
         };
         tokio::select! {
             exit = shown(&progress, copies) => exit,
-            signal = signals.next() => Ok(interrupted(signal, sources.iter().all(Source::is_resumable))),
+            signal = signals.next() => Ok(interrupted(signal, sources.iter().all(PutSource::is_resumable))),
         }
     })
     .await
@@ -111,7 +111,7 @@ pub(super) fn at_least_two(paths: &[std::path::PathBuf], usage: &str) -> Result<
 }
 
 /// Reports that a signal has ended the transfer. `is_resumable`: the next one continues from the part files.
-pub(super) fn interrupted(signal: u8, is_resumable: bool) -> Exit {
+pub(super) fn interrupted(signal: u8, is_resumable: bool) -> ProgramExit {
     let code = sshjobs_wire::Code::ShuttingDown;
     report(&if is_resumable {
         let message = "interrupted; what was copied so far is kept in part files";
@@ -121,12 +121,12 @@ pub(super) fn interrupted(signal: u8, is_resumable: bool) -> Exit {
             "run the same command again; a stream or a new directory starts from the beginning";
         Error::new(code, "interrupted", hint)
     });
-    Exit::signaled(signal)
+    ProgramExit::signaled(signal)
 }
 
-fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {
+fn source(path: &Path, copy: &CopyArgs) -> Result<PutSource, Error> {
     if is_stream(path) {
-        return Ok(Source::Stdin);
+        return Ok(PutSource::Stdin);
     }
     let found = std::fs::metadata(path).map_err(|error| {
         let message = format!("can't read {}: {error}", path.display());
@@ -144,7 +144,7 @@ fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {
         ));
     }
     if !found.is_dir() {
-        return Ok(Source::File {
+        return Ok(PutSource::File {
             path: path.to_owned(),
             size: found.len(),
         });
@@ -155,21 +155,21 @@ fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {
             "add -r to copy it with all that is in it",
         ));
     }
-    Ok(Source::Directory(path.to_owned()))
+    Ok(PutSource::Directory(path.to_owned()))
 }
 
 /// The copies to each host.
 struct Putting<'a> {
     jobs: &'a Jobs,
-    sources: &'a [Source],
+    sources: &'a [PutSource],
     target: &'a PathOnHosts,
     args: &'a PutArgs,
-    progress: &'a Arc<Progress>,
+    progress: &'a Arc<TransferProgress>,
 }
 
 impl Putting<'_> {
     /// Copies all sources to a host, up to the first that fails.
-    async fn on(&self, host: &str, copied: &mut Vec<Copied>) -> Result<(), Error> {
+    async fn on(&self, host: &str, copied: &mut Vec<CopyResult>) -> Result<(), Error> {
         let into = self.directory_on(host).await?;
         for source in self.sources {
             copied.push(self.copy(host, source, into.as_ref()).await?);
@@ -206,14 +206,14 @@ impl Putting<'_> {
     async fn copy(
         &self,
         host: &str,
-        source: &Source,
+        source: &PutSource,
         into: Option<&RemotePath>,
-    ) -> Result<Copied, Error> {
+    ) -> Result<CopyResult, Error> {
         let path = match into {
             Some(directory) => directory.join(name_of(source)?),
             None => self.target.path.clone(),
         };
-        if let Source::Directory(local) = source {
+        if let PutSource::Directory(local) = source {
             let options = TreeOptions {
                 preserve: self.args.copy.preserve,
                 ..TreeOptions::default()
@@ -227,7 +227,7 @@ impl Putting<'_> {
                     self.progress,
                 )
                 .await?;
-            return Ok(Copied::of_tree(host, format!("{host}:{path}"), &tree));
+            return Ok(CopyResult::of_tree(host, format!("{host}:{path}"), &tree));
         }
         let (content, options) = self.content(source)?;
         let put = self
@@ -239,11 +239,11 @@ impl Putting<'_> {
                 self.progress,
             )
             .await?;
-        Ok(Copied::of_put(host, &put))
+        Ok(CopyResult::of_put(host, &put))
     }
 
     /// The content of a file or of stdin, and how it is written.
-    fn content(&self, source: &Source) -> Result<(FileSource, PutOptions), Error> {
+    fn content(&self, source: &PutSource) -> Result<(FileSource, PutOptions), Error> {
         let mut options = PutOptions {
             mode: self.args.mode,
             parents: self.args.parents,
@@ -251,7 +251,7 @@ impl Putting<'_> {
             in_place: self.args.in_place,
             ..PutOptions::default()
         };
-        let Source::File { path, .. } = source else {
+        let PutSource::File { path, .. } = source else {
             return Ok((FileSource::Stream(Box::pin(tokio::io::stdin())), options));
         };
         let failed = |error| jobs_error(FilesError::local(path)(error));
@@ -272,10 +272,10 @@ impl Putting<'_> {
     }
 }
 
-fn name_of(source: &Source) -> Result<&[u8], Error> {
+fn name_of(source: &PutSource) -> Result<&[u8], Error> {
     let path = match source {
-        Source::Stdin => None,
-        Source::File { path, .. } | Source::Directory(path) => path.file_name(),
+        PutSource::Stdin => None,
+        PutSource::File { path, .. } | PutSource::Directory(path) => path.file_name(),
     };
     path.map(|name| name.as_bytes()).ok_or_else(|| {
         Error::invalid(

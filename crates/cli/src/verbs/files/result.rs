@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::exit::print;
-use crate::{Exit, report};
-use sshjobs_core::jobs::{Change, Got, Put, TreeReport, Verified, printable};
+use crate::{ProgramExit, report};
+use sshjobs_core::jobs::{FileChange, Got, Put, TreeReport, Verified, printable};
 use sshjobs_wire::Error;
 
 /// Result of one source argument on one host.
 #[derive(Clone, Debug)]
-pub(super) struct Copied {
+pub(super) struct CopyResult {
     /// The file or directory, for people.
     pub(super) shown: String,
     pub(super) host: String,
@@ -22,12 +22,12 @@ pub(super) struct Copied {
     pub(super) failed: usize,
 }
 
-impl Copied {
+impl CopyResult {
     pub(super) fn of_put(host: &str, put: &Put) -> Self {
         let change = match put.change {
-            Change::Created => "created",
-            Change::Changed => "changed",
-            Change::Unchanged => "unchanged",
+            FileChange::Created => "created",
+            FileChange::Changed => "changed",
+            FileChange::Unchanged => "unchanged",
         };
         Self {
             shown: format!("{host}:{}", put.path),
@@ -112,7 +112,7 @@ impl Copied {
     }
 
     /// Prints it to stdout.
-    pub(super) fn print(&self, as_json: bool) -> Exit {
+    pub(super) fn print(&self, as_json: bool) -> ProgramExit {
         if as_json {
             let mut fields = json!({"host": self.host, "change": self.change});
             if let (Value::Object(fields), Value::Object(more)) = (&mut fields, &self.details) {

@@ -4,13 +4,13 @@ use crate::args::HostsArgs;
 use crate::exit::print;
 use crate::json::pretty_json;
 use crate::terminal::{in_columns, padded};
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, HostEntry, HostsRequest, TemplateEntry};
 
 /// Lists hosts, or tests one. Fails if the tested host can't be reached.
-pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
+pub async fn hosts(api: &Api, args: HostsArgs) -> ProgramExit {
     let probed = args.host.is_some();
     if !probed && !args.ssh.to_ssh().is_empty() {
         let hint = "name it: sshjobs hosts HOST -p PORT";
@@ -19,7 +19,7 @@ pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
             "-p, -l, -i, -J and -o are for one host",
             hint,
         ));
-        return Exit::USAGE;
+        return ProgramExit::USAGE;
     }
     let reply = match api
         .hosts(HostsRequest {
@@ -31,7 +31,7 @@ pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
         Ok(reply) => reply,
         Err(error) => {
             report(&error);
-            return Exit::of_error(&error);
+            return ProgramExit::of_error(&error);
         }
     };
     let text = if args.json {
@@ -46,7 +46,7 @@ pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
     api.shutdown().await;
     let failed = probed && reply.hosts.iter().any(|host| !host.connected);
     match printed {
-        Exit::SUCCESS if failed => Exit::CONNECTION,
+        ProgramExit::SUCCESS if failed => ProgramExit::CONNECTION,
         printed => printed,
     }
 }

@@ -12,7 +12,7 @@ use crate::exit::print;
 use crate::fleet::{named, split};
 use crate::json::json;
 use crate::terminal::padded;
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, HostEntry, HostsRequest};
@@ -21,16 +21,16 @@ use sshjobs_wire::{Code, Error, HostEntry, HostsRequest};
 const AT_A_TIME: usize = 64;
 
 /// Connects to hosts, and prints each result as it arrives. Without hosts, tests the server.
-pub async fn ping(api: &Api, args: PingArgs) -> Exit {
+pub async fn ping(api: &Api, args: PingArgs) -> ProgramExit {
     let pinged = attempt(api, &args).await;
     api.shutdown().await;
     pinged.unwrap_or_else(|error| {
         report(&error);
-        Exit::of_error(&error)
+        ProgramExit::of_error(&error)
     })
 }
 
-async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
+async fn attempt(api: &Api, args: &PingArgs) -> Result<ProgramExit, Error> {
     let Some(hosts) = &args.hosts else {
         return ping_server(api, args.json).await;
     };
@@ -44,11 +44,11 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
     let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
     let pings = names.into_iter().map(|name| one(api, name));
     let mut pings = stream::iter(pings).buffer_unordered(AT_A_TIME);
-    let mut exit = Exit::SUCCESS;
+    let mut exit = ProgramExit::SUCCESS;
     while let Some((name, host, took)) = pings.next().await {
         let is_reached = host.as_ref().is_ok_and(|host| host.connected);
         if !is_reached {
-            exit = Exit::CONNECTION;
+            exit = ProgramExit::CONNECTION;
         }
         let line = if args.json {
             as_json(&name, host, took)
@@ -56,7 +56,7 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
             line(&name, width, host, took)
         };
         match print(&line) {
-            Exit::SUCCESS => {}
+            ProgramExit::SUCCESS => {}
             failed => return Ok(failed),
         }
     }
@@ -64,7 +64,7 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
 }
 
 /// Tests whether the server accepts work.
-async fn ping_server(api: &Api, as_json: bool) -> Result<Exit, Error> {
+async fn ping_server(api: &Api, as_json: bool) -> Result<ProgramExit, Error> {
     let Api::There(server) = api else {
         let hint = "name a host, as in `sshjobs ping web1`, or a server with --server";
         return Err(Error::invalid("ping needs a host or a server", hint));
@@ -80,7 +80,7 @@ async fn ping_server(api: &Api, as_json: bool) -> Result<Exit, Error> {
         Err(error) => serde_json::json!({"ready": false, "error": error, "connect_ms": took}),
     };
     match (print(&json(&described)), answer) {
-        (Exit::SUCCESS, Err(_)) => Ok(Exit::CONNECTION),
+        (ProgramExit::SUCCESS, Err(_)) => Ok(ProgramExit::CONNECTION),
         (printed, _) => Ok(printed),
     }
 }

@@ -4,19 +4,19 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::args::TrustArgs;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{HostKey, Jobs, printable};
 use sshjobs_wire::{Code, Error};
 
 /// Shows a host's key and, if a person or `--fingerprint` confirms it, writes it to known_hosts.
-pub async fn trust(jobs: &Jobs, args: TrustArgs) -> Exit {
+pub async fn trust(jobs: &Jobs, args: TrustArgs) -> ProgramExit {
     attempt(jobs, &args).await.unwrap_or_else(|error| {
         report(&error);
-        Exit::of_error(&error)
+        ProgramExit::of_error(&error)
     })
 }
 
-async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
+async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<ProgramExit, Error> {
     if let Some(expected) = &args.fingerprint
         && !is_fingerprint(expected.trim())
     {
@@ -35,7 +35,7 @@ async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
     // A known key that is not the expected one is refused below.
     if key.is_known && is_expected != Some(false) {
         say("known_hosts vouches for this key already.");
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     }
     match is_expected {
         Some(true) => {}
@@ -59,13 +59,13 @@ async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
         }
         None if !confirmed() => {
             note("nothing was written: only the whole word yes means yes");
-            return Ok(Exit::DECLINED);
+            return Ok(ProgramExit::DECLINED);
         }
         None => {}
     }
     let file = jobs.trust(&key).await?;
     say(&format!("Written to {}.", file.display()));
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 fn show(host: &str, key: &HostKey) {

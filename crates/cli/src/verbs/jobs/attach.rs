@@ -6,13 +6,13 @@ use super::finish::finish;
 use super::pick;
 use crate::args::AttachArgs;
 use crate::exit::{exit_of, output_error};
-use crate::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
-use crate::{Exit, note, report};
+use crate::terminal::{Keyboard, KeyboardRole, KeysEnded, OwnScreen, Signals, keyboard, stdin};
+use crate::{ProgramExit, note, report};
 use sshjobs_wire::remote::{Api, Running};
 use sshjobs_wire::{Code, Error, JobEntry};
 
 /// How an attached session ends.
-enum Ended {
+enum AttachEnd {
     /// The job has ended.
     Job(Box<JobEntry>),
     /// The person has pressed the escape keys.
@@ -24,7 +24,7 @@ enum Ended {
 }
 
 /// Sits in a job's terminal until the job ends or the person detaches.
-pub async fn attach(api: &Api, args: AttachArgs) -> Exit {
+pub async fn attach(api: &Api, args: AttachArgs) -> ProgramExit {
     finish(api, async {
         let id = pick::resolve(api, &args.job).await?;
         if !keyboard::is_there() || !stdout().is_terminal() {
@@ -45,7 +45,7 @@ pub(crate) async fn attach_to(
     id: &str,
     is_raw: bool,
     signals: &mut Signals,
-) -> Result<Exit, Error> {
+) -> Result<ProgramExit, Error> {
     let entry = api.entry(id).await?;
     if entry.standing.state.is_final() {
         let message = format!("{id} has ended: {}", entry.standing);
@@ -56,22 +56,22 @@ pub(crate) async fn attach_to(
     // Before the session: the job's screen would overwrite it.
     note(&format!("attached to {id}; Enter ~ . detaches"));
 
-    let mut screen = Screen::of_terminal(is_raw);
+    let mut screen = OwnScreen::of_terminal(is_raw);
     let ended = run_session(&mut running, &mut screen, signals).await;
     screen.restore().await;
     Ok(match ended? {
-        Ended::Job(job) => {
+        AttachEnd::Job(job) => {
             note(&format!("{id}: {}", job.standing));
             exit_of(&job)
         }
-        Ended::Detached => {
+        AttachEnd::Detached => {
             note_detached(id);
-            Exit::SUCCESS
+            ProgramExit::SUCCESS
         }
-        Ended::Signal(number) => Exit::signaled(number),
-        Ended::Failed(error) => {
+        AttachEnd::Signal(number) => ProgramExit::signaled(number),
+        AttachEnd::Failed(error) => {
             report(&error);
-            Exit::of_error(&error)
+            ProgramExit::of_error(&error)
         }
     })
 }
@@ -83,35 +83,35 @@ pub(crate) fn note_detached(id: &str) {
 
 async fn run_session(
     running: &mut Running,
-    screen: &mut Screen,
+    screen: &mut OwnScreen,
     signals: &mut Signals,
-) -> Result<Ended, Error> {
+) -> Result<AttachEnd, Error> {
     let job = running.control();
     // With a name, because `let _ =` would restore the terminal at once.
     let _keyboard = Keyboard::take()?;
     let ended = tokio::select! {
         ended = show_all(running, screen) => ended,
-        number = signals.next() => Ended::Signal(number),
+        number = signals.next() => AttachEnd::Signal(number),
         ended = stdin::forward_keys(&job, KeyboardRole::Guest) => match ended {
-            KeysEnded::ByUser => Ended::Detached,
-            KeysEnded::HungUp => Ended::Signal(Signals::HANG_UP),
+            KeysEnded::ByUser => AttachEnd::Detached,
+            KeysEnded::HungUp => AttachEnd::Signal(Signals::HANG_UP),
         },
         never = keyboard::follow_size(&job) => never,
     };
     Ok(ended)
 }
 
-async fn show_all(running: &mut Running, screen: &mut Screen) -> Ended {
+async fn show_all(running: &mut Running, screen: &mut OwnScreen) -> AttachEnd {
     loop {
         let shown = match running.next().await {
             Ok(shown) => shown,
-            Err(error) => return Ended::Failed(error),
+            Err(error) => return AttachEnd::Failed(error),
         };
         if let Err(error) = screen.show(&shown).await {
-            return Ended::Failed(output_error(&error));
+            return AttachEnd::Failed(output_error(&error));
         }
         if let Some(job) = shown.ended {
-            return Ended::Job(job);
+            return AttachEnd::Job(job);
         }
     }
 }

@@ -9,12 +9,12 @@ use super::finish::finish;
 use super::pick;
 use crate::args::ExportArgs;
 use crate::exit::write_out;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error};
 
 /// Writes a job's output to stdout or to a file.
-pub async fn export(api: &Api, mut args: ExportArgs) -> Exit {
+pub async fn export(api: &Api, mut args: ExportArgs) -> ProgramExit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
         match args.output.as_deref().filter(|file| *file != Path::new("-")) {
@@ -25,18 +25,18 @@ pub async fn export(api: &Api, mut args: ExportArgs) -> Exit {
     .await
 }
 
-async fn to_stdout(api: &Api, args: &ExportArgs) -> Result<Exit, Error> {
-    let mut exit = Exit::SUCCESS;
+async fn to_stdout(api: &Api, args: &ExportArgs) -> Result<ProgramExit, Error> {
+    let mut exit = ProgramExit::SUCCESS;
     api.export(&args.job, args.format, |page| {
         exit = write_out(&page);
-        exit == Exit::SUCCESS
+        exit == ProgramExit::SUCCESS
     })
     .await?;
     Ok(exit)
 }
 
 /// Writes a file.
-async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
+async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<ProgramExit, Error> {
     // A device or a pipe, such as /dev/stdout, is written as it is.
     if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
         return to_special_file(api, args, file).await;
@@ -46,7 +46,7 @@ async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Erro
     to_regular_file(api, args, &existing).await
 }
 
-async fn to_special_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
+async fn to_special_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<ProgramExit, Error> {
     let opened = fs::OpenOptions::new().write(true).open(file);
     let mut opened = opened.map_err(|error| unwritable(file, &error))?;
     let mut written = Ok(());
@@ -56,11 +56,11 @@ async fn to_special_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Ex
     })
     .await?;
     written.map_err(|error| unwritable(file, &error))?;
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 /// Writes a file at once: an export that fails leaves no half of one.
-async fn to_regular_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
+async fn to_regular_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<ProgramExit, Error> {
     let directory = match file.parent() {
         Some(directory) if directory != Path::new("") => directory.to_owned(),
         Some(_) | None => PathBuf::from("."),
@@ -85,7 +85,7 @@ async fn to_regular_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Ex
     let new: File = new.persist(file).map_err(|error| unwritable(file, &error.error))?;
     let length = new.metadata().map_err(|error| unwritable(file, &error))?.len();
     note(&format!("{}: {length} bytes", file.display()));
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 fn unwritable(file: &Path, error: &io::Error) -> Error {

@@ -1,15 +1,18 @@
 //! The common end of the verbs that make one call or a few.
 
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::Error;
 use sshjobs_wire::remote::Api;
 
 /// Awaits a verb, reports its error, and shuts down.
-pub(crate) async fn finish(api: &Api, verb: impl Future<Output = Result<Exit, Error>>) -> Exit {
+pub(crate) async fn finish(
+    api: &Api,
+    verb: impl Future<Output = Result<ProgramExit, Error>>,
+) -> ProgramExit {
     let exit = verb.await.unwrap_or_else(|error| {
         report(&error);
-        Exit::of_error(&error)
+        ProgramExit::of_error(&error)
     });
     api.shutdown().await;
     exit

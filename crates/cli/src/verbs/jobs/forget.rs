@@ -3,12 +3,12 @@ use super::pick;
 use crate::args::ForgetArgs;
 use crate::exit::print;
 use crate::json::json;
-use crate::{Exit, report};
+use crate::{ProgramExit, report};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{ForgetRequest, ForgetWhat};
 
 /// Deletes jobs.
-pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
+pub async fn forget(api: &Api, args: ForgetArgs) -> ProgramExit {
     finish(api, async {
         let ids = pick::selected(api, &args.jobs, &args.filter, |entry| {
             args.force || entry.standing.state.is_final()
@@ -23,9 +23,9 @@ pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
             "delete"
         };
         if !pick::confirm(action, &ids, &args.filter)? {
-            return Ok(Exit::DECLINED);
+            return Ok(ProgramExit::DECLINED);
         }
-        let mut exit = Exit::SUCCESS;
+        let mut exit = ProgramExit::SUCCESS;
         for job in &ids {
             let what = if args.output {
                 ForgetWhat::Output
@@ -43,7 +43,7 @@ pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
                 Ok(reply) if args.json => {
                     let printed = print(&json(&reply));
                     // A failure of an earlier job stays the exit code.
-                    if exit == Exit::SUCCESS {
+                    if exit == ProgramExit::SUCCESS {
                         exit = printed;
                     }
                 }
@@ -51,7 +51,7 @@ pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
                 Err(error) => {
                     let error = pick::named(error, job, ids.len() > 1);
                     report(&error);
-                    exit = Exit::of_error(&error);
+                    exit = ProgramExit::of_error(&error);
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::finish::finish;
 use super::jobs::in_largest_unit;
 use super::pick;
-use crate::Exit;
+use crate::ProgramExit;
 use crate::args::InspectArgs;
 use crate::exit::print;
 use crate::json::json;
@@ -17,7 +17,7 @@ use sshjobs_wire::remote::Api;
 use sshjobs_wire::{DetailArg, EndReason, JobEntry, JobsRequest, ProcessEntry, ProcessList};
 
 /// Shows the processes of a job, or why it ended.
-pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
+pub async fn inspect(api: &Api, args: InspectArgs) -> ProgramExit {
     finish(api, async {
         let id = pick::resolve(api, &args.job).await?;
         let request = JobsRequest {
@@ -26,7 +26,7 @@ pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
             ..JobsRequest::default()
         };
         let reply = api.jobs(request).await?;
-        let Some(job) = reply.jobs.first() else { return Ok(Exit::SUCCESS) };
+        let Some(job) = reply.jobs.first() else { return Ok(ProgramExit::SUCCESS) };
         if args.json {
             return Ok(print(&json(job)));
         }

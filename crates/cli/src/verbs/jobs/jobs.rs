@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::finish::finish;
 use super::notifications::notifications;
 use super::pick;
-use crate::Exit;
+use crate::ProgramExit;
 use crate::args::{FilterArgs, JobsArgs, SortBy};
 use crate::exit::{print, write_out};
 use crate::json::json;
@@ -19,7 +19,7 @@ use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
 
 /// Lists jobs.
-pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
+pub async fn jobs(api: &Api, args: JobsArgs) -> ProgramExit {
     finish(api, async {
         if args.notify {
             return notifications(api, args.json).await;
@@ -37,10 +37,10 @@ pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
                 // Without a line end, so that the list starts in the first row.
                 write_out(CLEAR.as_bytes())
             } else {
-                Exit::SUCCESS
+                ProgramExit::SUCCESS
             };
             match cleared.or(show(&reply, &args)) {
-                Exit::SUCCESS => {}
+                ProgramExit::SUCCESS => {}
                 exit => return Ok(exit),
             }
             sleep(interval).await;
@@ -52,13 +52,13 @@ pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
 /// Cursor to the first column and row, and erase all (CUP and ED, ECMA-48).
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-fn show(reply: &JobsReply, args: &JobsArgs) -> Exit {
+fn show(reply: &JobsReply, args: &JobsArgs) -> ProgramExit {
     if !args.json {
         return print(table(reply).trim_end());
     }
     let lines: Vec<String> = reply.jobs.iter().map(|entry: &JobEntry| json(entry)).collect();
     if lines.is_empty() {
-        Exit::SUCCESS
+        ProgramExit::SUCCESS
     } else {
         print(&lines.join("\n"))
     }

@@ -7,11 +7,11 @@ use crate::args::Since;
 use crate::exit::print;
 use crate::json::json;
 use crate::terminal::{RED, paint};
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{coloured, printable};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{
-    Because, Error, Format, KeepArg, Record, RenderArg, StreamArg, StreamName, TailReply,
+    Because, Error, Format, KeepArg, LineRecord, RenderArg, StreamArg, StreamName, TailReply,
     TailRequest,
 };
 
@@ -23,9 +23,9 @@ const MOST_BYTES: i64 = 262_144;
 const ESCAPE: char = '\x1b';
 
 /// Which lines of a job are printed.
-pub(super) struct Lines {
+pub(super) struct LinePrinter {
     pub(super) job: String,
-    pub(super) start: Start,
+    pub(super) start: PrintStart,
     pub(super) stream: StreamArg,
     /// Only lines that match this regex.
     pub(super) filter: Option<String>,
@@ -33,12 +33,12 @@ pub(super) struct Lines {
     pub(super) until: Option<String>,
     /// Continue until the job ends.
     pub(super) follow: bool,
-    pub(super) style: Style,
+    pub(super) style: LineStyle,
 }
 
 /// Where printing starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum PrintStart {
     /// The first one that is kept.
     Beginning,
     /// This many lines before the end.
@@ -48,20 +48,20 @@ pub(super) enum Start {
 
 /// How a line is printed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Style {
+pub(super) struct LineStyle {
     pub(super) json: bool,
     pub(super) timestamps: bool,
     /// With the colours of the program, and stderr red.
     pub(super) is_coloured: bool,
 }
 
-impl Lines {
+impl LinePrinter {
     /// Prints the lines, and follows the job if requested.
-    pub(super) async fn show(&self, api: &Api) -> Result<Exit, Error> {
+    pub(super) async fn show(&self, api: &Api) -> Result<ProgramExit, Error> {
         let since = match self.start {
-            Start::Beginning | Start::Last(_) => 0,
-            Start::After(Since::Line(line)) => line,
-            Start::After(Since::Time(time)) => last_line_before(api, &self.job, time).await?,
+            PrintStart::Beginning | PrintStart::Last(_) => 0,
+            PrintStart::After(Since::Line(line)) => line,
+            PrintStart::After(Since::Time(time)) => last_line_before(api, &self.job, time).await?,
         };
         let mut request = TailRequest {
             max_lines: Some(MOST_LINES),
@@ -77,7 +77,7 @@ impl Lines {
             },
             ..TailRequest::new(&self.job, since, 0)
         };
-        if let Start::Last(lines) = self.start {
+        if let PrintStart::Last(lines) = self.start {
             request.keep = KeepArg::Last;
             request.max_lines = Some(i64::from(lines.max(1)));
         }
@@ -90,7 +90,7 @@ impl Lines {
                     self.job, reply.total_lines
                 ));
             }
-            if let Start::Last(lines) = self.start
+            if let PrintStart::Last(lines) = self.start
                 && is_first
                 && let Some(before) = self.before_last(&reply, lines)
             {
@@ -101,9 +101,9 @@ impl Lines {
                 continue;
             }
             // The wire has no limit of 0 lines, so 0 requests one and does not print it.
-            if !(is_first && self.start == Start::Last(0)) {
+            if !(is_first && self.start == PrintStart::Last(0)) {
                 match self.print_page(&reply) {
-                    Exit::SUCCESS => {}
+                    ProgramExit::SUCCESS => {}
                     exit => return Ok(exit),
                 }
             }
@@ -111,7 +111,7 @@ impl Lines {
             if is_over || (!self.follow && !reply.has_more) {
                 self.print_end(&reply);
                 warn_if_unreachable(api, &self.job).await;
-                return Ok(Exit::SUCCESS);
+                return Ok(ProgramExit::SUCCESS);
             }
             if is_first && reply.standing.disconnected_ms.is_some() {
                 warn_if_unreachable(api, &self.job).await;
@@ -149,14 +149,14 @@ impl Lines {
         None
     }
 
-    fn print_page(&self, reply: &TailReply) -> Exit {
+    fn print_page(&self, reply: &TailReply) -> ProgramExit {
         if reply.dropped_lines > 0 {
             note(&format!("{} lines were evicted", reply.dropped_lines));
         }
         let records = reply.records.iter().flatten();
         let lines: Vec<String> = records.map(|record| self.style.line(record)).collect();
         if lines.is_empty() {
-            Exit::SUCCESS
+            ProgramExit::SUCCESS
         } else {
             print(&lines.join("\n"))
         }
@@ -177,8 +177,8 @@ impl Lines {
     }
 }
 
-impl Style {
-    fn line(self, record: &Record) -> String {
+impl LineStyle {
+    fn line(self, record: &LineRecord) -> String {
         if self.json {
             return json(record);
         }
@@ -195,7 +195,7 @@ impl Style {
         format!("{stamp}{member}{}", self.text(record))
     }
 
-    fn text(self, record: &Record) -> String {
+    fn text(self, record: &LineRecord) -> String {
         if !self.is_coloured {
             return printable(&record.text);
         }

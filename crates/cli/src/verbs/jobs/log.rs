@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::finish::finish;
-use super::lines::{Lines, Start, Style};
+use super::lines::{LinePrinter, LineStyle, PrintStart};
 use super::pick;
 use crate::args::LogArgs;
 use crate::exit::print;
 use crate::terminal::{DIM, Pager, PagerEnds, are_wanted, paint};
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, StreamArg, TailRequest};
@@ -20,7 +20,7 @@ const WAIT_MS: u64 = 50_000;
 const MOST_FOLLOWED: usize = 50;
 
 /// Shows the output of jobs.
-pub async fn log(api: &Api, args: LogArgs) -> Exit {
+pub async fn log(api: &Api, args: LogArgs) -> ProgramExit {
     finish(api, async {
         let ids = pick::selected(api, &args.jobs, &args.filter, |_| true).await?;
         if ids.is_empty() {
@@ -31,7 +31,7 @@ pub async fn log(api: &Api, args: LogArgs) -> Exit {
                 hint,
             ));
         }
-        let style = Style {
+        let style = LineStyle {
             json: args.json,
             timestamps: args.timestamps,
             is_coloured: !args.json && are_wanted(&io::stdout()),
@@ -46,8 +46,8 @@ pub async fn log(api: &Api, args: LogArgs) -> Exit {
         };
         let exit = show_each(api, &ids, &args, style).await?;
         // A person who leaves the pager early has seen enough.
-        Ok(if pager.is_some() && exit == Exit::BROKEN_PIPE {
-            Exit::SUCCESS
+        Ok(if pager.is_some() && exit == ProgramExit::BROKEN_PIPE {
+            ProgramExit::SUCCESS
         } else {
             exit
         })
@@ -56,18 +56,18 @@ pub async fn log(api: &Api, args: LogArgs) -> Exit {
 }
 
 /// Shows the whole output of a job in the pager.
-pub(crate) async fn page_log(api: &Api, id: &str) -> Result<Exit, Error> {
+pub(crate) async fn page_log(api: &Api, id: &str) -> Result<ProgramExit, Error> {
     let is_coloured = are_wanted(&io::stdout());
     // Until the person leaves the pager.
     let _pager = Pager::start(PagerEnds::ByPerson);
-    let lines = Lines {
+    let lines = LinePrinter {
         job: id.to_owned(),
-        start: Start::Beginning,
+        start: PrintStart::Beginning,
         stream: StreamArg::Both,
         filter: None,
         until: None,
         follow: false,
-        style: Style {
+        style: LineStyle {
             json: false,
             timestamps: false,
             is_coloured,
@@ -76,22 +76,27 @@ pub(crate) async fn page_log(api: &Api, id: &str) -> Result<Exit, Error> {
     lines.show(api).await
 }
 
-async fn show_each(api: &Api, ids: &[String], args: &LogArgs, style: Style) -> Result<Exit, Error> {
+async fn show_each(
+    api: &Api,
+    ids: &[String],
+    args: &LogArgs,
+    style: LineStyle,
+) -> Result<ProgramExit, Error> {
     for (index, id) in ids.iter().enumerate() {
         if ids.len() > 1 && !style.json {
             let line = format!("==> {id} <==");
             let gap = if index == 0 { "" } else { "\n" };
             match print(&format!("{gap}{}", paint(&line, DIM, style.is_coloured))) {
-                Exit::SUCCESS => {}
+                ProgramExit::SUCCESS => {}
                 exit => return Ok(exit),
             }
         }
         let start = match (args.since, args.lines) {
-            (Some(since), _) => Start::After(since),
-            (None, Some(lines)) => Start::Last(lines),
-            (None, None) => Start::Beginning,
+            (Some(since), _) => PrintStart::After(since),
+            (None, Some(lines)) => PrintStart::Last(lines),
+            (None, None) => PrintStart::Beginning,
         };
-        let lines = Lines {
+        let lines = LinePrinter {
             job: id.clone(),
             start,
             stream: args.stream.into(),
@@ -101,11 +106,11 @@ async fn show_each(api: &Api, ids: &[String], args: &LogArgs, style: Style) -> R
             style,
         };
         match lines.show(api).await? {
-            Exit::SUCCESS => {}
+            ProgramExit::SUCCESS => {}
             exit => return Ok(exit),
         }
     }
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 /// Follows several jobs. Each line comes after the id of its job.
@@ -113,8 +118,8 @@ async fn follow_many(
     api: &Api,
     ids: &[String],
     args: &LogArgs,
-    style: Style,
-) -> Result<Exit, Error> {
+    style: LineStyle,
+) -> Result<ProgramExit, Error> {
     if style.json || style.timestamps || args.since.is_some() || args.lines.is_some() {
         let hint = "omit --json, --timestamps, --since and -n, or follow one job";
         return Err(Error::invalid(
@@ -150,7 +155,7 @@ async fn follow_many(
             let name = paint(&format!("{}:", job.job_id), DIM, style.is_coloured);
             for line in &job.lines {
                 match print(&format!("{name} {}", printable(line))) {
-                    Exit::SUCCESS => {}
+                    ProgramExit::SUCCESS => {}
                     exit => return Ok(exit),
                 }
             }
@@ -160,7 +165,7 @@ async fn follow_many(
             }
         }
         if !reply.still_running {
-            return Ok(Exit::SUCCESS);
+            return Ok(ProgramExit::SUCCESS);
         }
         cursors = reply.cursors;
     }

@@ -5,25 +5,25 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::exit::print;
 use crate::json::json;
 use crate::terminal::in_columns;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, NotificationEntry};
 
 /// Lists notifications, oldest first.
-pub(super) async fn notifications(api: &Api, as_json: bool) -> Result<Exit, Error> {
+pub(super) async fn notifications(api: &Api, as_json: bool) -> Result<ProgramExit, Error> {
     let entries = api.notifications().await?.notifications;
     if as_json {
         let lines: Vec<String> = entries.iter().map(json).collect();
         return Ok(if lines.is_empty() {
-            Exit::SUCCESS
+            ProgramExit::SUCCESS
         } else {
             print(&lines.join("\n"))
         });
     }
     if entries.is_empty() {
         note("there are no notifications; `sshjobs help spawn` explains --notify");
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     }
     let head = ["JOB", "EVENT", "TARGET", "STATE", "TRIES", "LAST ERROR"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(entries.iter().map(row)).collect();

@@ -7,7 +7,7 @@ use super::pick;
 use crate::args::{ReadArgs, StreamChoice, UnitChoice};
 use crate::exit::{print, write_out};
 use crate::json::json;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Encoding, Error, ReadRequest, RenderArg, StreamArg, UnitArg};
@@ -16,7 +16,7 @@ use sshjobs_wire::{Encoding, Error, ReadRequest, RenderArg, StreamArg, UnitArg};
 const MOST_BYTES: i64 = 262_144;
 
 /// Shows a part of a job's output.
-pub async fn read(api: &Api, mut args: ReadArgs) -> Exit {
+pub async fn read(api: &Api, mut args: ReadArgs) -> ProgramExit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
         if args.raw {
@@ -51,7 +51,7 @@ pub async fn read(api: &Api, mut args: ReadArgs) -> Exit {
         let text = lines.or(reply.content.clone()).unwrap_or_default();
         let shown: Vec<String> = text.split('\n').map(printable).collect();
         Ok(if text.is_empty() {
-            Exit::SUCCESS
+            ProgramExit::SUCCESS
         } else {
             print(shown.join("\n").trim_end_matches('\n'))
         })
@@ -60,7 +60,7 @@ pub async fn read(api: &Api, mut args: ReadArgs) -> Exit {
 }
 
 /// Writes the raw bytes of a stream, in pieces.
-async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
+async fn read_raw(api: &Api, args: &ReadArgs) -> Result<ProgramExit, Error> {
     let stream = args.stream.into();
     if stream == StreamArg::Both {
         return Err(Error::invalid(
@@ -87,7 +87,7 @@ async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
         }
         let bytes = base64::prelude::BASE64_STANDARD.decode(reply.content.unwrap_or_default());
         match write_out(&bytes.expect("it was encoded here")) {
-            Exit::SUCCESS => {}
+            ProgramExit::SUCCESS => {}
             exit => return Ok(exit),
         }
         left = left.saturating_sub_unsigned(reply.returned);
@@ -98,7 +98,7 @@ async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
             break;
         }
     }
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 impl From<StreamChoice> for StreamArg {

@@ -10,7 +10,7 @@ use super::pick;
 use crate::args::ScreenArgs;
 use crate::exit::print;
 use crate::json::json;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{ReadReply, ReadRequest, Screen, UnitArg};
@@ -23,7 +23,7 @@ const FRAME: Duration = Duration::from_millis(50);
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Shows a job's screen, and each new one if requested.
-pub async fn screen(api: &Api, mut args: ScreenArgs) -> Exit {
+pub async fn screen(api: &Api, mut args: ScreenArgs) -> ProgramExit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
         let mut request = ReadRequest {
@@ -32,24 +32,24 @@ pub async fn screen(api: &Api, mut args: ScreenArgs) -> Exit {
         };
         loop {
             let reply = api.read(request.clone()).await?;
-            let Some(screen) = &reply.screen else { return Ok(Exit::SUCCESS) };
+            let Some(screen) = &reply.screen else { return Ok(ProgramExit::SUCCESS) };
             // `changed_rows` is empty if the wait has ended without a newer screen.
             let is_new = request.since_version.is_none_or(|version| screen.version > version);
             if is_new {
                 let screen = whole(api, &args.job, screen).await?;
                 match show(&screen, &args) {
-                    Exit::SUCCESS => {}
+                    ProgramExit::SUCCESS => {}
                     exit => return Ok(exit),
                 }
                 request.since_version = Some(screen.version);
                 request.wait_ms = WAIT_MS;
             }
             if !args.follow {
-                return Ok(Exit::SUCCESS);
+                return Ok(ProgramExit::SUCCESS);
             }
             if !reply.still_running && !is_new {
                 note(&format!("{}: {}", args.job, reply.standing));
-                return Ok(Exit::SUCCESS);
+                return Ok(ProgramExit::SUCCESS);
             }
             sleep(FRAME).await;
         }
@@ -70,7 +70,7 @@ async fn whole(api: &Api, job: &str, screen: &Screen) -> Result<Screen, sshjobs_
     Ok(reply.screen.unwrap_or_else(|| screen.clone()))
 }
 
-fn show(screen: &Screen, args: &ScreenArgs) -> Exit {
+fn show(screen: &Screen, args: &ScreenArgs) -> ProgramExit {
     if args.json {
         return print(&json(screen));
     }

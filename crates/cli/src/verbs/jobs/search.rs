@@ -5,7 +5,7 @@ use super::pick;
 use crate::args::{SearchArgs, StreamChoice};
 use crate::exit::print;
 use crate::json::json;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{MatchEntry, SearchRequest};
@@ -14,7 +14,7 @@ use sshjobs_wire::{MatchEntry, SearchRequest};
 const MOST_BYTES: i64 = 262_144;
 
 /// Searches for a pattern.
-pub async fn search(api: &Api, mut args: SearchArgs) -> Exit {
+pub async fn search(api: &Api, mut args: SearchArgs) -> ProgramExit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
         let mut since = 0;
@@ -48,7 +48,7 @@ pub async fn search(api: &Api, mut args: SearchArgs) -> Exit {
                 };
                 is_first = false;
                 match print(&text) {
-                    Exit::SUCCESS => {}
+                    ProgramExit::SUCCESS => {}
                     exit => return Ok(exit),
                 }
             }
@@ -68,9 +68,9 @@ pub async fn search(api: &Api, mut args: SearchArgs) -> Exit {
         }
         let is_behind = warn_if_unreachable(api, &args.job).await;
         Ok(match (is_first, is_behind) {
-            (false, _) => Exit::SUCCESS,
-            (true, false) => Exit::DECLINED,
-            (true, true) => Exit::CONNECTION,
+            (false, _) => ProgramExit::SUCCESS,
+            (true, false) => ProgramExit::DECLINED,
+            (true, true) => ProgramExit::CONNECTION,
         })
     })
     .await

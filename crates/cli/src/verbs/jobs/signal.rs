@@ -5,12 +5,12 @@ use super::pick;
 use crate::args::{SignalArgs, SignalTarget};
 use crate::exit::print;
 use crate::json::json;
-use crate::{Exit, note, report};
+use crate::{ProgramExit, note, report};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, SignalReply, SignalRequest};
 
 /// Signals jobs, one after the other, also after an error.
-pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
+pub async fn signal(api: &Api, args: SignalArgs) -> ProgramExit {
     finish(api, async {
         let SignalTarget { jobs, signal } = args.target();
         let ids = pick::selected(api, &jobs, &args.filter, pick::runs).await?;
@@ -33,21 +33,21 @@ pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
             );
         }
         if !pick::confirm(&format!("send {signal} to"), &ids, &args.filter)? {
-            return Ok(Exit::DECLINED);
+            return Ok(ProgramExit::DECLINED);
         }
-        let mut exit = Exit::SUCCESS;
+        let mut exit = ProgramExit::SUCCESS;
         for id in &ids {
             match signal_one(api, id, &signal, &args).await {
                 Ok(reply) => {
                     let printed = tell(id, &reply, ids.len() > 1, args.json);
-                    if exit == Exit::SUCCESS {
+                    if exit == ProgramExit::SUCCESS {
                         exit = printed;
                     }
                 }
                 Err(error) => {
                     let error = pick::named(error, id, ids.len() > 1);
                     report(&error);
-                    exit = Exit::of_error(&error);
+                    exit = ProgramExit::of_error(&error);
                 }
             }
         }
@@ -71,7 +71,7 @@ async fn signal_one(
     api.signal(request).await
 }
 
-fn tell(id: &str, reply: &SignalReply, is_one_of_several: bool, is_json: bool) -> Exit {
+fn tell(id: &str, reply: &SignalReply, is_one_of_several: bool, is_json: bool) -> ProgramExit {
     if is_json {
         return print(&json(reply));
     }
@@ -85,5 +85,5 @@ fn tell(id: &str, reply: &SignalReply, is_one_of_several: bool, is_json: bool) -
     } else {
         note(result);
     }
-    Exit::SUCCESS
+    ProgramExit::SUCCESS
 }

@@ -9,7 +9,7 @@ use super::pick;
 use crate::args::WaitArgs;
 use crate::exit::{exit_of, print};
 use crate::json::json;
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, JobEntry, LastLinesOf, WaitMode, WaitRequest};
@@ -20,9 +20,9 @@ const FIRST_WAIT_MS: i64 = 5_000;
 const WAIT_MS: i64 = 50_000;
 
 /// Waits until jobs have ended and exits with their code.
-pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
+pub async fn wait(api: &Api, args: WaitArgs) -> ProgramExit {
     finish(api, async {
-        let Selected { ended, left } = select(api, &args).await?;
+        let SelectedJobs { ended, left } = select(api, &args).await?;
         let is_enough = left.is_empty() || (args.any && !ended.is_empty());
         if is_enough {
             return Ok(report_ends(&ended, &args));
@@ -64,14 +64,14 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             }
             let printed = print_json(&jobs, &args);
             note("the time limit has passed; the jobs continue");
-            return Ok(Exit::TIMED_OUT.or(printed));
+            return Ok(ProgramExit::TIMED_OUT.or(printed));
         }
     })
     .await
 }
 
 /// The jobs that a command line selects.
-struct Selected {
+struct SelectedJobs {
     /// Jobs that had ended when the filter was applied. Their exit codes count, too: a script that waits for a label must learn
     /// that one of its jobs failed early.
     ended: Vec<JobEntry>,
@@ -79,9 +79,9 @@ struct Selected {
     left: Vec<String>,
 }
 
-async fn select(api: &Api, args: &WaitArgs) -> Result<Selected, Error> {
+async fn select(api: &Api, args: &WaitArgs) -> Result<SelectedJobs, Error> {
     if !args.jobs.is_empty() {
-        return Ok(Selected {
+        return Ok(SelectedJobs {
             ended: Vec::new(),
             left: pick::selected(api, &args.jobs, &args.filter, |_| true).await?,
         });
@@ -92,17 +92,20 @@ async fn select(api: &Api, args: &WaitArgs) -> Result<Selected, Error> {
     }
     let (ended, left): (Vec<JobEntry>, Vec<JobEntry>) =
         jobs.into_iter().partition(|job| job.standing.state.is_final());
-    Ok(Selected {
+    Ok(SelectedJobs {
         ended,
         left: left.into_iter().map(|job| job.job_id).collect(),
     })
 }
 
 /// Reports how jobs have ended. Returns the code to exit with.
-fn report_ends(jobs: &[JobEntry], args: &WaitArgs) -> Exit {
+fn report_ends(jobs: &[JobEntry], args: &WaitArgs) -> ProgramExit {
     let mut printed = print_json(jobs, args);
     let ended = jobs.iter().filter(|entry| entry.standing.state.is_final());
-    for entry in ended.clone().filter(|entry| !args.json && exit_of(entry) == Exit::CONNECTION) {
+    for entry in ended
+        .clone()
+        .filter(|entry| !args.json && exit_of(entry) == ProgramExit::CONNECTION)
+    {
         note(&format!("{}: {}", entry.job_id, entry.standing));
     }
     if args.any && !args.json {
@@ -110,12 +113,12 @@ fn report_ends(jobs: &[JobEntry], args: &WaitArgs) -> Exit {
         printed = print(&ids.join("\n"));
     }
     // The exit code of a job takes precedence over an error of the output.
-    ended.map(exit_of).fold(Exit::SUCCESS, Exit::or).or(printed)
+    ended.map(exit_of).fold(ProgramExit::SUCCESS, ProgramExit::or).or(printed)
 }
 
-fn print_json(jobs: &[JobEntry], args: &WaitArgs) -> Exit {
+fn print_json(jobs: &[JobEntry], args: &WaitArgs) -> ProgramExit {
     if !args.json {
-        return Exit::SUCCESS;
+        return ProgramExit::SUCCESS;
     }
     let lines: Vec<String> = jobs.iter().map(json).collect();
     print(&lines.join("\n"))

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Read};
 
 use super::finish::finish;
 use super::pick;
-use crate::Exit;
+use crate::ProgramExit;
 use crate::args::WriteArgs;
 use crate::exit::print;
 use sshjobs_wire::remote::Api;
@@ -14,7 +14,7 @@ use sshjobs_wire::{Code, Error, WriteRequest};
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Writes to a job's stdin.
-pub async fn write(api: &Api, mut args: WriteArgs) -> Exit {
+pub async fn write(api: &Api, mut args: WriteArgs) -> ProgramExit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
         let is_given = args.text.is_some() || args.secret.is_some();
@@ -52,7 +52,7 @@ pub async fn write(api: &Api, mut args: WriteArgs) -> Exit {
             reply = Some(api.write(request).await?);
         }
         if !args.json {
-            return Ok(Exit::SUCCESS);
+            return Ok(ProgramExit::SUCCESS);
         }
         let closed = reply.is_some();
         Ok(print(

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::entry::{CantAdd, Entry};
+use super::entry::{CantAdd, ServerEntry};
 use super::{json_file, toml_file, yaml_file};
 use crate::args::McpClient;
 
@@ -79,7 +79,11 @@ pub(super) fn project_file(client: McpClient) -> Option<&'static Path> {
 }
 
 /// The text of a client's file with an entry. Line ends stay as they are.
-pub(super) fn with_entry(client: McpClient, text: &str, entry: &Entry) -> Result<String, CantAdd> {
+pub(super) fn with_entry(
+    client: McpClient,
+    text: &str,
+    entry: &ServerEntry,
+) -> Result<String, CantAdd> {
     if text.starts_with('\u{feff}') {
         return Err(CantAdd::OtherForm("it begins with a byte order mark"));
     }
@@ -94,7 +98,7 @@ pub(super) fn with_entry(client: McpClient, text: &str, entry: &Entry) -> Result
     }
 }
 
-fn changed(client: McpClient, text: &str, entry: &Entry) -> Result<String, CantAdd> {
+fn changed(client: McpClient, text: &str, entry: &ServerEntry) -> Result<String, CantAdd> {
     match client {
         McpClient::ClaudeCode => json_file::with_entry(text, "mcpServers", true, entry),
         McpClient::ClaudeDesktop | McpClient::Cursor | McpClient::Windsurf => {

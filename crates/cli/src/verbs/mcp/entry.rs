@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The entry of a server in a client's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct ServerEntry {
     /// The entry's name.
     pub(super) name: String,
     /// Path of the program.
@@ -31,7 +31,7 @@ pub(super) enum CantAdd {
     Exists(String),
 }
 
-impl Entry {
+impl ServerEntry {
     /// An entry for tests.
     #[cfg(test)]
     pub(super) fn example() -> Self {

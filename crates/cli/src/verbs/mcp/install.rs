@@ -4,11 +4,11 @@ use std::io::{self, BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 
 use super::client_file::{Directories, own_file, project_file, with_entry};
-use super::entry::{CantAdd, Entry};
+use super::entry::{CantAdd, ServerEntry};
 use crate::args::{McpArgs, McpInstallArgs, McpSubcommand};
 use crate::exit::print;
 use crate::verbs::config::{replace, trouble};
-use crate::{Exit, note};
+use crate::{ProgramExit, note};
 use sshjobs_base::bounded_file::read_text;
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::Error;
@@ -17,7 +17,7 @@ use sshjobs_wire::Error;
 ///
 /// # Errors
 /// `invalid_argument` if the file can't be changed safely, or no person can be asked; `io`.
-pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
+pub fn mcp(args: &McpArgs) -> Result<ProgramExit, Error> {
     let McpSubcommand::Install(args) = &args.verb;
     let file = file_of(args)?;
     let before = text_of(&file)?;
@@ -26,7 +26,7 @@ pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
         .map_err(|error| cant_add(&file, &error, args, &entry))?;
     if after == before {
         note(&format!("{} has this entry already", file.display()));
-        return Ok(Exit::SUCCESS);
+        return Ok(ProgramExit::SUCCESS);
     }
 
     let change = format!(
@@ -35,12 +35,12 @@ pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
         alone(args, &entry)
     );
     let shown = print(&change);
-    if args.dry_run || shown != Exit::SUCCESS {
+    if args.dry_run || shown != ProgramExit::SUCCESS {
         return Ok(shown);
     }
     if !args.yes && !is_confirmed(&file)? {
         note("nothing was written");
-        return Ok(Exit::DECLINED);
+        return Ok(ProgramExit::DECLINED);
     }
     // Clients write their files, too.
     if text_of(&file)? != before {
@@ -54,7 +54,7 @@ pub fn mcp(args: &McpArgs) -> Result<Exit, Error> {
     }
     replace(&file, &after).map_err(|error| trouble("write", &file, &error))?;
     note("written; restart the client, and ask it to list your hosts");
-    Ok(Exit::SUCCESS)
+    Ok(ProgramExit::SUCCESS)
 }
 
 /// The text of a file. A file that does not exist has none.
@@ -77,13 +77,13 @@ fn text_of(file: &Path) -> Result<String, Error> {
 }
 
 /// The entry in the form of the client's file, without anything else: other entries may have secrets.
-fn alone(args: &McpInstallArgs, entry: &Entry) -> String {
+fn alone(args: &McpInstallArgs, entry: &ServerEntry) -> String {
     // An empty file takes every entry.
     let text = with_entry(args.client, "", entry).unwrap_or_default();
     text.lines().map(printable).collect::<Vec<_>>().join("\n")
 }
 
-fn cant_add(file: &Path, error: &CantAdd, args: &McpInstallArgs, entry: &Entry) -> Error {
+fn cant_add(file: &Path, error: &CantAdd, args: &McpInstallArgs, entry: &ServerEntry) -> Error {
     let hint = match error {
         CantAdd::Exists(_) => {
             "--replace replaces it with all of its fields; --name takes another name".to_owned()
@@ -110,7 +110,7 @@ fn file_of(args: &McpInstallArgs) -> Result<PathBuf, Error> {
     Ok(own_file(args.client, &directories))
 }
 
-fn entry_of(args: &McpInstallArgs) -> Result<Entry, Error> {
+fn entry_of(args: &McpInstallArgs) -> Result<ServerEntry, Error> {
     let begins_with_letter = args.name.starts_with(|c: char| c.is_ascii_alphabetic());
     let is_word = args.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
     if !begins_with_letter || args.name.len() > 64 || !is_word {
@@ -130,7 +130,7 @@ fn entry_of(args: &McpInstallArgs) -> Result<Entry, Error> {
     } else {
         own_path()?
     };
-    Ok(Entry {
+    Ok(ServerEntry {
         name: args.name.clone(),
         command,
         arguments,

@@ -3,7 +3,7 @@
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 
-use super::entry::{CantAdd, Entry};
+use super::entry::{CantAdd, ServerEntry};
 
 /// JSON with comments, as editors write it, and nothing else.
 const FORM: ParseOptions = ParseOptions {
@@ -25,7 +25,7 @@ pub(super) fn with_entry(
     text: &str,
     servers: &str,
     names_transport: bool,
-    entry: &Entry,
+    entry: &ServerEntry,
 ) -> Result<String, CantAdd> {
     let root =
         CstRootNode::parse(text, &FORM).map_err(|error| CantAdd::Malformed(error.to_string()))?;
@@ -68,7 +68,7 @@ fn require_one(object: &CstObject, name: &str) -> Result<(), CantAdd> {
     Ok(())
 }
 
-fn value_of(entry: &Entry, names_transport: bool) -> CstInputValue {
+fn value_of(entry: &ServerEntry, names_transport: bool) -> CstInputValue {
     let arguments = entry.arguments.iter().map(|argument| text(argument)).collect();
     let mut fields = Vec::new();
     if names_transport {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_file_that_does_not_exist_begins_with_the_entry() {
-        let text = with_entry("", "servers", true, &Entry::example()).unwrap();
+        let text = with_entry("", "servers", true, &ServerEntry::example()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             value,
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn comments_and_other_entries_stay() {
         let before = "{\n  // my theme\n  \"theme\": \"dark\",\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" } // mine\n  }\n}\n";
-        let text = with_entry(before, "mcpServers", false, &Entry::example()).unwrap();
+        let text = with_entry(before, "mcpServers", false, &ServerEntry::example()).unwrap();
         for kept in [
             "// my theme",
             "\"theme\": \"dark\"",
@@ -112,7 +112,7 @@ mod tests {
         }
         assert!(text.contains("\"command\": \"/usr/bin/sshjobs\""), "{text}");
         assert_eq!(
-            with_entry(&text, "mcpServers", false, &Entry::example()).unwrap(),
+            with_entry(&text, "mcpServers", false, &ServerEntry::example()).unwrap(),
             text
         );
     }
@@ -121,7 +121,7 @@ mod tests {
     fn an_entry_that_starts_the_same_stays_as_it_is() {
         let before = r#"{"mcpServers": {"sshjobs": {"env": {"A": "b"}, "args": ["serve"], "command": "/usr/bin/sshjobs"}}}"#;
         assert_eq!(
-            with_entry(before, "mcpServers", false, &Entry::example()).unwrap(),
+            with_entry(before, "mcpServers", false, &ServerEntry::example()).unwrap(),
             before
         );
     }
@@ -129,12 +129,12 @@ mod tests {
     #[test]
     fn an_entry_that_starts_something_else_is_replaced_only_on_request() {
         let before = r#"{"mcpServers": {"sshjobs": {"command": "old", "args": []}, "b": {}}}"#;
-        let refused = with_entry(before, "mcpServers", false, &Entry::example());
+        let refused = with_entry(before, "mcpServers", false, &ServerEntry::example());
         assert_eq!(refused, Err(CantAdd::Exists("sshjobs".to_owned())));
 
-        let replacing = Entry {
+        let replacing = ServerEntry {
             replaces: true,
-            ..Entry::example()
+            ..ServerEntry::example()
         };
         let text = with_entry(before, "mcpServers", false, &replacing).unwrap();
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -155,7 +155,7 @@ mod tests {
             "{\"mcpServers\": {\"sshjobs\": {}, \"sshjobs\": {}}}",
         ] {
             assert!(
-                with_entry(text, "mcpServers", false, &Entry::example()).is_err(),
+                with_entry(text, "mcpServers", false, &ServerEntry::example()).is_err(),
                 "{text}"
             );
         }

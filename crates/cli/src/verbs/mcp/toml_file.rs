@@ -2,12 +2,12 @@
 
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
-use super::entry::{CantAdd, Entry};
+use super::entry::{CantAdd, ServerEntry};
 
 const SERVERS: &str = "mcp_servers";
 
 /// The text with the entry in the table of servers.
-pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
+pub(super) fn with_entry(text: &str, entry: &ServerEntry) -> Result<String, CantAdd> {
     let mut document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| CantAdd::Malformed(error.message().to_owned()))?;
@@ -35,7 +35,7 @@ pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
     Ok(document.to_string())
 }
 
-fn starts_like(known: &Item, entry: &Entry) -> bool {
+fn starts_like(known: &Item, entry: &ServerEntry) -> bool {
     let Some(known) = known.as_table_like() else { return false };
     known.get("command").and_then(Item::as_str) == Some(&entry.command)
         && known.get("args").and_then(texts).as_ref() == Some(&entry.arguments)
@@ -54,19 +54,19 @@ mod tests {
     #[test]
     fn the_entry_is_a_table_and_the_rest_stays() {
         let before = "# mine\nmodel = \"o5\"\n\n[mcp_servers.other]\ncommand = \"x\" # why\n";
-        let text = with_entry(before, &Entry::example()).unwrap();
+        let text = with_entry(before, &ServerEntry::example()).unwrap();
         assert_eq!(
             text,
             format!(
                 "{before}\n[mcp_servers.sshjobs]\ncommand = \"/usr/bin/sshjobs\"\nargs = [\"serve\"]\n"
             )
         );
-        assert_eq!(with_entry(&text, &Entry::example()).unwrap(), text);
+        assert_eq!(with_entry(&text, &ServerEntry::example()).unwrap(), text);
     }
 
     #[test]
     fn a_new_file_has_only_the_entry() {
-        let text = with_entry("", &Entry::example()).unwrap();
+        let text = with_entry("", &ServerEntry::example()).unwrap();
         assert!(text.starts_with("[mcp_servers.sshjobs]\n"), "{text}");
     }
 
@@ -74,12 +74,12 @@ mod tests {
     fn an_entry_for_http_is_replaced_as_a_whole_on_request() {
         let before = "[mcp_servers.sshjobs]\nurl = \"http://x\"\nenabled = false\n";
         assert_eq!(
-            with_entry(before, &Entry::example()),
+            with_entry(before, &ServerEntry::example()),
             Err(CantAdd::Exists("sshjobs".to_owned()))
         );
-        let replacing = Entry {
+        let replacing = ServerEntry {
             replaces: true,
-            ..Entry::example()
+            ..ServerEntry::example()
         };
         let text = with_entry(before, &replacing).unwrap();
         assert!(!text.contains("url") && !text.contains("enabled"), "{text}");
@@ -93,7 +93,7 @@ mod tests {
             "mcp_servers = {}",
             "[mcp_servers]\nsshjobs = 1\n",
         ] {
-            assert!(with_entry(text, &Entry::example()).is_err(), "{text}");
+            assert!(with_entry(text, &ServerEntry::example()).is_err(), "{text}");
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use super::entry::{CantAdd, Entry};
+use super::entry::{CantAdd, ServerEntry};
 
 const KEY: &str = "extensions";
 /// Indentation of an entry if the file has none yet.
@@ -18,7 +18,7 @@ const TIMEOUT_S: u32 = 300;
 const FORM: CantAdd = CantAdd::OtherForm("it is not written as Goose writes it");
 
 /// The text with the entry below `extensions`.
-pub(super) fn with_entry(text: &str, entry: &Entry) -> Result<String, CantAdd> {
+pub(super) fn with_entry(text: &str, entry: &ServerEntry) -> Result<String, CantAdd> {
     let mut wanted = parsed(text)?;
     if let Some(known) = wanted[KEY].get(&entry.name) {
         return if entry.starts_like(known, "cmd") {
@@ -53,7 +53,7 @@ fn parsed(text: &str) -> Result<Value, CantAdd> {
 }
 
 /// The text with the lines of the entry in it.
-fn inserted(text: &str, entry: &Entry) -> Result<String, CantAdd> {
+fn inserted(text: &str, entry: &ServerEntry) -> Result<String, CantAdd> {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let Some(at) = lines.iter().position(|line| line.starts_with("extensions:")) else {
         lines.push(format!("{KEY}:"));
@@ -73,7 +73,7 @@ fn inserted(text: &str, entry: &Entry) -> Result<String, CantAdd> {
     Ok(joined(&lines))
 }
 
-fn value_of(entry: &Entry) -> Value {
+fn value_of(entry: &ServerEntry) -> Value {
     json!({
         "enabled": true,
         "type": "stdio",
@@ -90,7 +90,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// The lines of the entry.
-fn block(entry: &Entry, indent: usize) -> Vec<String> {
+fn block(entry: &ServerEntry, indent: usize) -> Vec<String> {
     let arguments: Vec<String> = entry.arguments.iter().map(|argument| quoted(argument)).collect();
     let name = quoted(&entry.name);
     let fields = [
@@ -131,26 +131,26 @@ mod tests {
     #[test]
     fn the_entry_comes_first_below_its_key_and_the_rest_stays() {
         let before = "# mine\nextensions: # those I use\n  # built in\n  developer:\n    enabled: true\nGOOSE_MODE: auto\n";
-        let text = with_entry(before, &Entry::example()).unwrap();
+        let text = with_entry(before, &ServerEntry::example()).unwrap();
         let (head, tail) = before.split_at(before.find("  # built in").unwrap());
         assert_eq!(text, format!("{head}{BLOCK}{tail}"));
-        assert_eq!(with_entry(&text, &Entry::example()).unwrap(), text);
+        assert_eq!(with_entry(&text, &ServerEntry::example()).unwrap(), text);
     }
 
     #[test]
     fn a_file_without_extensions_gets_them() {
         for before in ["", "GOOSE_MODE: auto\n"] {
-            let text = with_entry(before, &Entry::example()).unwrap();
+            let text = with_entry(before, &ServerEntry::example()).unwrap();
             assert_eq!(text, format!("{before}extensions:\n{BLOCK}"));
         }
-        let text = with_entry("extensions: {}\n", &Entry::example()).unwrap();
+        let text = with_entry("extensions: {}\n", &ServerEntry::example()).unwrap();
         assert_eq!(text, format!("extensions:\n{BLOCK}"));
     }
 
     #[test]
     fn an_entry_in_another_order_and_style_is_found() {
         let before = "extensions:\n  sshjobs:\n    args:\n    - serve\n    cmd: /usr/bin/sshjobs\n    envs: {}\n";
-        assert_eq!(with_entry(before, &Entry::example()).unwrap(), before);
+        assert_eq!(with_entry(before, &ServerEntry::example()).unwrap(), before);
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             "a: 1\nextensions: {}\nextensions: {}\n",
             "a: 1\n---\nb: 2\n",
         ] {
-            let refused = with_entry(text, &Entry::example());
+            let refused = with_entry(text, &ServerEntry::example());
             assert!(refused.is_err(), "{text:?}: {refused:?}");
         }
     }

@@ -10,7 +10,7 @@ pub struct Attributes {
     /// Size in bytes.
     pub size: Option<u64>,
     /// The owner.
-    pub owner: Option<Owner>,
+    pub owner: Option<FileOwner>,
     /// Type and permissions, as in `st_mode`.
     pub mode: Option<u32>,
     /// Times of the last access and of the last change.
@@ -19,7 +19,7 @@ pub struct Attributes {
 
 /// User and group by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub struct FileOwner {
     /// The user.
     pub uid: u32,
     /// The group.
@@ -99,7 +99,7 @@ impl Attributes {
             flags |= SIZE;
             fields.put_u64(size);
         }
-        if let Some(Owner { uid, gid }) = self.owner {
+        if let Some(FileOwner { uid, gid }) = self.owner {
             flags |= OWNER;
             fields.put_u32(uid);
             fields.put_u32(gid);
@@ -125,7 +125,7 @@ impl Attributes {
         if flags & OWNER != 0 {
             let uid = packet.u32()?;
             let gid = packet.u32()?;
-            attributes.owner = Some(Owner { uid, gid });
+            attributes.owner = Some(FileOwner { uid, gid });
         }
         if flags & PERMISSIONS != 0 {
             attributes.mode = Some(packet.u32()?);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A server's status (section 7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum SftpStatus {
     /// Success.
     Ok,
     /// The end of a file or of a directory.
@@ -21,7 +21,7 @@ pub enum Status {
     Other(u32),
 }
 
-impl Status {
+impl SftpStatus {
     pub(super) fn of(code: u32) -> Self {
         match code {
             0 => Self::Ok,
@@ -42,7 +42,7 @@ pub enum SftpError {
     #[error("{}", refusal(*status, message))]
     Refused {
         /// Its status.
-        status: Status,
+        status: SftpStatus,
         /// Its message, which often says no more than the status.
         message: String,
     },
@@ -75,16 +75,16 @@ pub enum SftpError {
     Protocol(&'static str),
 }
 
-fn refusal(status: Status, message: &str) -> String {
+fn refusal(status: SftpStatus, message: &str) -> String {
     match status {
-        Status::NoSuchFile => "no such file".to_owned(),
-        Status::PermissionDenied => "permission denied".to_owned(),
-        Status::Unsupported => "the server does not support this".to_owned(),
-        Status::Ok | Status::Eof => format!("an unexpected status {status:?}"),
-        Status::Failure if message.is_empty() || message == "Failure" => {
+        SftpStatus::NoSuchFile => "no such file".to_owned(),
+        SftpStatus::PermissionDenied => "permission denied".to_owned(),
+        SftpStatus::Unsupported => "the server does not support this".to_owned(),
+        SftpStatus::Ok | SftpStatus::Eof => format!("an unexpected status {status:?}"),
+        SftpStatus::Failure if message.is_empty() || message == "Failure" => {
             "the server reports a failure without a reason".to_owned()
         }
-        Status::Failure | Status::Other(_) => format!("the server reports: {message}"),
+        SftpStatus::Failure | SftpStatus::Other(_) => format!("the server reports: {message}"),
     }
 }
 
@@ -98,7 +98,7 @@ fn because(stderr: &str) -> String {
 
 impl SftpError {
     /// Whether the server refused the request with this status.
-    pub fn is(&self, wanted: Status) -> bool {
+    pub fn is(&self, wanted: SftpStatus) -> bool {
         matches!(self, Self::Refused { status, .. } if *status == wanted)
     }
 }

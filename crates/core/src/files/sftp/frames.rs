@@ -9,9 +9,9 @@ const MOST_PACKET: usize = (256 << 10) + 1024;
 
 /// Packets of a stream that arrives in pieces of any size.
 #[derive(Debug, Default)]
-pub struct Frames(BytesMut);
+pub struct PacketAssembler(BytesMut);
 
-impl Frames {
+impl PacketAssembler {
     /// Adds received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
@@ -43,7 +43,7 @@ mod tests {
     fn packets_are_the_same_in_pieces_of_any_size() {
         let stream = [0, 0, 0, 2, 7, 8, 0, 0, 0, 1, 9, 0, 0];
         for size in 1..=stream.len() {
-            let mut frames = Frames::default();
+            let mut frames = PacketAssembler::default();
             let mut packets = Vec::new();
             for piece in stream.chunks(size) {
                 frames.push(piece);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn text_of_a_login_shell_is_not_taken_for_a_packet() {
-        let mut frames = Frames::default();
+        let mut frames = PacketAssembler::default();
         frames.push(b"Welcome to web1!\n");
         assert_eq!(
             frames.next_packet(),

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::packet::{PacketReader, Truncated};
-use super::{Attributes, SftpError, Status};
+use super::{Attributes, SftpError, SftpStatus};
 
 /// A reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub enum SftpReply {
     /// Success, the end of a file, or a failure.
     Status {
         /// The status.
-        status: Status,
+        status: SftpStatus,
         /// A text in the server's words.
         message: String,
     },
@@ -22,7 +22,7 @@ pub enum Reply {
     /// Bytes of a file.
     Data(Bytes),
     /// Entries of a directory, or a path.
-    Names(Vec<Entry>),
+    Names(Vec<DirectoryEntry>),
     /// Attributes.
     Attributes(Attributes),
     /// Fields of an extension.
@@ -31,7 +31,7 @@ pub enum Reply {
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// The name, as sent by the server.
     pub name: Bytes,
     /// The attributes, without following a symbolic link.
@@ -40,7 +40,7 @@ pub struct Entry {
 
 /// A server's first packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Version {
+pub struct SftpVersion {
     /// The protocol's version.
     pub version: u32,
     /// Names of its extensions, with their versions.
@@ -57,7 +57,7 @@ impl From<Truncated> for SftpError {
     }
 }
 
-impl Version {
+impl SftpVersion {
     /// Reads the first packet of a server.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Version {
     }
 }
 
-impl Reply {
+impl SftpReply {
     /// Reads a packet: the id of its request, and the reply.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Reply {
         let id = packet.u32()?;
         let reply = match kind {
             101 => Self::Status {
-                status: Status::of(packet.u32()?),
+                status: SftpStatus::of(packet.u32()?),
                 // Very old servers send no message.
                 message: message(packet.string().unwrap_or_default()),
             },
@@ -107,14 +107,14 @@ impl Reply {
     }
 }
 
-impl Reply {
+impl SftpReply {
     /// Whether this is a status with this value.
-    pub(super) fn is_status(&self, wanted: Status) -> bool {
+    pub(super) fn is_status(&self, wanted: SftpStatus) -> bool {
         matches!(self, Self::Status { status, .. } if *status == wanted)
     }
 }
 
-fn names(packet: &mut PacketReader) -> Result<Vec<Entry>, SftpError> {
+fn names(packet: &mut PacketReader) -> Result<Vec<DirectoryEntry>, SftpError> {
     let count = packet.u32()?;
     // Not with this capacity: the server chose the number.
     let mut names = Vec::new();
@@ -123,7 +123,7 @@ fn names(packet: &mut PacketReader) -> Result<Vec<Entry>, SftpError> {
         // The line of `ls -l`, which is for people.
         packet.string()?;
         let attributes = Attributes::decode(packet)?;
-        names.push(Entry { name, attributes });
+        names.push(DirectoryEntry { name, attributes });
     }
     Ok(names)
 }

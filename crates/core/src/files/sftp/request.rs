@@ -7,7 +7,7 @@ use super::packet::{PacketWriter, length};
 
 /// A request to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum SftpRequest {
     /// Opens a file.
     Open {
         /// The path.
@@ -131,7 +131,7 @@ impl Open {
 
 /// A packet to send, in two parts, so that written data need not be copied.
 #[derive(Clone, Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingPacket {
     pub(super) head: Bytes,
     pub(super) data: Bytes,
 }
@@ -141,9 +141,9 @@ pub(super) fn hello() -> Bytes {
     PacketWriter::new(1).u32(3).finish()
 }
 
-impl Request {
+impl SftpRequest {
     /// The packet with this id.
-    pub(super) fn encode(&self, id: u32) -> Outgoing {
+    pub(super) fn encode(&self, id: u32) -> OutgoingPacket {
         if let Self::Write {
             handle,
             offset,
@@ -152,12 +152,12 @@ impl Request {
         {
             let head = PacketWriter::new(6).u32(id).string(handle).u64(*offset);
             let head = head.u32(length(data.len())).before(data.len());
-            return Outgoing {
+            return OutgoingPacket {
                 head,
                 data: data.clone(),
             };
         }
-        Outgoing {
+        OutgoingPacket {
             head: self.encode_whole(id),
             data: Bytes::new(),
         }

@@ -20,17 +20,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::packet::PacketReader;
-use super::request::{Outgoing, hello};
-use super::{Attributes, Entry, Frames, Reply, Request, SftpError, Status, Version};
+use super::request::{OutgoingPacket, hello};
+use super::{
+    Attributes, DirectoryEntry, PacketAssembler, SftpError, SftpReply, SftpRequest, SftpStatus,
+    SftpVersion,
+};
 use sshjobs_base::lock::lock;
 use sshjobs_ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// An SFTP session. Dropping it closes its channel.
-pub struct Session {
-    shared: Arc<Shared>,
-    queue: mpsc::Sender<Outgoing>,
-    version: Version,
-    limits: Limits,
+pub struct SftpSession {
+    shared: Arc<SessionState>,
+    queue: mpsc::Sender<OutgoingPacket>,
+    version: SftpVersion,
+    limits: PacketLimits,
     /// Longest time without any data while a reply is due.
     silence: Duration,
     task: JoinSet<()>,
@@ -38,22 +41,22 @@ pub struct Session {
 
 /// Maximum bytes that one request may read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct PacketLimits {
     pub(crate) read: u32,
     pub(crate) write: u32,
 }
 
 /// State shared by callers and the task.
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct SessionState {
+    waiting: Mutex<WaitingReplies>,
     /// When data was last received or sent.
     active: Mutex<Instant>,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingReplies {
     next_id: u32,
-    waiters: HashMap<u32, oneshot::Sender<Result<Reply, SftpError>>>,
+    waiters: HashMap<u32, oneshot::Sender<Result<SftpReply, SftpError>>>,
     /// Why the session has ended.
     ended: Option<SftpError>,
 }
@@ -69,7 +72,7 @@ const MOST_LENGTH: u32 = (256 << 10) - 1024;
 /// Maximum bytes kept of the server's stderr.
 const MOST_STDERR: usize = 512;
 
-impl Session {
+impl SftpSession {
     /// Begins a session with an SFTP server that was started on a channel. A request fails if no data
     /// is received or sent for `silence`.
     ///
@@ -80,7 +83,7 @@ impl Session {
         writer: ChannelWriter,
         silence: Duration,
     ) -> Result<Self, SftpError> {
-        let mut frames = Frames::default();
+        let mut frames = PacketAssembler::default();
         let mut stderr = Vec::new();
         let greeting = greet(&mut reader, &writer, &mut frames, &mut stderr);
         let greeted = timeout(silence, greeting).await;
@@ -93,12 +96,12 @@ impl Session {
             }
         };
 
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SessionState {
             waiting: Mutex::default(),
             active: Mutex::new(Instant::now()),
         });
         let (queue, packets) = mpsc::channel(QUEUE);
-        let moving = Moving {
+        let moving = PacketsInFlight {
             shared: Arc::clone(&shared),
             reader,
             writer,
@@ -113,7 +116,7 @@ impl Session {
             shared,
             queue,
             version,
-            limits: Limits {
+            limits: PacketLimits {
                 read: SAFE_LENGTH,
                 write: SAFE_LENGTH,
             },
@@ -129,7 +132,7 @@ impl Session {
         if !self.has("limits@openssh.com") {
             return Ok(());
         }
-        let Reply::Extended(fields) = self.call(Request::Limits).await? else {
+        let SftpReply::Extended(fields) = self.call(SftpRequest::Limits).await? else {
             return Ok(());
         };
         let mut fields = PacketReader(fields);
@@ -137,7 +140,7 @@ impl Session {
         fields.u64()?;
         let read = fields.u64()?;
         let write = fields.u64()?;
-        self.limits = Limits {
+        self.limits = PacketLimits {
             read: usable(read),
             write: usable(write),
         };
@@ -145,7 +148,7 @@ impl Session {
     }
 
     /// Maximum bytes of one read and of one write.
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> PacketLimits {
         self.limits
     }
 
@@ -156,7 +159,7 @@ impl Session {
 
     /// Sends a request and waits for its reply. Cancel safe: a request that was sent is performed,
     /// and a handle that it opens is closed.
-    pub async fn call(&self, request: Request) -> Result<Reply, SftpError> {
+    pub async fn call(&self, request: SftpRequest) -> Result<SftpReply, SftpError> {
         let Ok(place) = self.unless_silent(self.queue.reserve()).await? else {
             return Err(self.shared.why_ended());
         };
@@ -170,7 +173,7 @@ impl Session {
     }
 
     /// Sends a request without waiting for its reply, if the queue has room.
-    pub(crate) fn send_only(&self, request: &Request) {
+    pub(crate) fn send_only(&self, request: &SftpRequest) {
         if let Ok(place) = self.queue.try_reserve()
             && let Ok((id, _)) = self.shared.register()
         {
@@ -198,18 +201,18 @@ impl Session {
     }
 
     /// Sends a request whose reply is only a status.
-    pub async fn status(&self, request: Request) -> Result<(), SftpError> {
+    pub async fn status(&self, request: SftpRequest) -> Result<(), SftpError> {
         let reply = self.call(request).await?;
-        if reply.is_status(Status::Ok) {
+        if reply.is_status(SftpStatus::Ok) {
             return Ok(());
         }
         Err(unexpected(reply))
     }
 
     /// Sends a request whose reply is a handle.
-    pub async fn handle(&self, request: Request) -> Result<Bytes, SftpError> {
+    pub async fn handle(&self, request: SftpRequest) -> Result<Bytes, SftpError> {
         let reply = self.call(request).await?;
-        let Reply::Handle(handle) = reply else { return Err(unexpected(reply)) };
+        let SftpReply::Handle(handle) = reply else { return Err(unexpected(reply)) };
         if handle.len() > MOST_HANDLE {
             return Err(SftpError::Protocol("a handle is too long"));
         }
@@ -217,26 +220,29 @@ impl Session {
     }
 
     /// Sends a request whose reply is attributes.
-    pub async fn attributes(&self, request: Request) -> Result<Attributes, SftpError> {
+    pub async fn attributes(&self, request: SftpRequest) -> Result<Attributes, SftpError> {
         let reply = self.call(request).await?;
-        let Reply::Attributes(attributes) = reply else {
+        let SftpReply::Attributes(attributes) = reply else {
             return Err(unexpected(reply));
         };
         Ok(attributes)
     }
 
     /// Sends a request whose reply is names. `None` at the end of a directory.
-    pub async fn names(&self, request: Request) -> Result<Option<Vec<Entry>>, SftpError> {
+    pub async fn names(
+        &self,
+        request: SftpRequest,
+    ) -> Result<Option<Vec<DirectoryEntry>>, SftpError> {
         let reply = self.call(request).await?;
-        if reply.is_status(Status::Eof) {
+        if reply.is_status(SftpStatus::Eof) {
             return Ok(None);
         }
-        let Reply::Names(names) = reply else { return Err(unexpected(reply)) };
+        let SftpReply::Names(names) = reply else { return Err(unexpected(reply)) };
         Ok(Some(names))
     }
 
     /// Sends a request whose reply is one path.
-    pub async fn path(&self, request: Request) -> Result<Bytes, SftpError> {
+    pub async fn path(&self, request: SftpRequest) -> Result<Bytes, SftpError> {
         let mut names = self.names(request).await?.unwrap_or_default();
         if names.len() != 1 {
             return Err(SftpError::Protocol(
@@ -253,16 +259,16 @@ impl Session {
         offset: u64,
         length: u32,
     ) -> Result<Option<Bytes>, SftpError> {
-        let request = Request::Read {
+        let request = SftpRequest::Read {
             handle: handle.clone(),
             offset,
             length,
         };
         let reply = self.call(request).await?;
-        if reply.is_status(Status::Eof) {
+        if reply.is_status(SftpStatus::Eof) {
             return Ok(None);
         }
-        let Reply::Data(data) = reply else { return Err(unexpected(reply)) };
+        let SftpReply::Data(data) = reply else { return Err(unexpected(reply)) };
         if data.is_empty() {
             return Err(SftpError::Protocol("the answer to a read has no bytes"));
         }
@@ -279,16 +285,16 @@ impl Session {
 async fn greet(
     reader: &mut ChannelReader,
     writer: &ChannelWriter,
-    frames: &mut Frames,
+    frames: &mut PacketAssembler,
     stderr: &mut Vec<u8>,
-) -> Result<Version, SftpError> {
+) -> Result<SftpVersion, SftpError> {
     // A server without SFTP may not read; its refusal must be read meanwhile.
     let sending = writer.send(hello());
     tokio::pin!(sending);
     let mut is_sent = false;
     loop {
         if let Some(packet) = frames.next_packet()? {
-            let version = Version::decode(packet)?;
+            let version = SftpVersion::decode(packet)?;
             if version.version < 3 {
                 return Err(SftpError::Protocol("the server's version is below 3"));
             }
@@ -310,7 +316,7 @@ async fn greet(
     }
 }
 
-impl Drop for Session {
+impl Drop for SftpSession {
     fn drop(&mut self) {
         // A dropped `JoinSet` would abort the task. Detached, the task closes the channel.
         self.task.detach_all();
@@ -325,17 +331,20 @@ fn usable(limit: u64) -> u32 {
     }
 }
 
-fn unexpected(reply: Reply) -> SftpError {
+fn unexpected(reply: SftpReply) -> SftpError {
     match reply {
-        Reply::Status {
-            status: Status::Ok, ..
+        SftpReply::Status {
+            status: SftpStatus::Ok,
+            ..
         } => SftpError::Protocol("a reply has no result"),
-        Reply::Status { status, message } => SftpError::Refused { status, message },
-        Reply::Handle(_)
-        | Reply::Data(_)
-        | Reply::Names(_)
-        | Reply::Attributes(_)
-        | Reply::Extended(_) => SftpError::Protocol("a reply is of another type than its request"),
+        SftpReply::Status { status, message } => SftpError::Refused { status, message },
+        SftpReply::Handle(_)
+        | SftpReply::Data(_)
+        | SftpReply::Names(_)
+        | SftpReply::Attributes(_)
+        | SftpReply::Extended(_) => {
+            SftpError::Protocol("a reply is of another type than its request")
+        }
     }
 }
 
@@ -350,9 +359,11 @@ fn lost(error: ChannelError) -> SftpError {
     }
 }
 
-impl Shared {
+impl SessionState {
     /// A new waiter with its id.
-    fn register(&self) -> Result<(u32, oneshot::Receiver<Result<Reply, SftpError>>), SftpError> {
+    fn register(
+        &self,
+    ) -> Result<(u32, oneshot::Receiver<Result<SftpReply, SftpError>>), SftpError> {
         let mut waiting = lock(&self.waiting);
         if let Some(ended) = &waiting.ended {
             return Err(ended.clone());
@@ -368,11 +379,11 @@ impl Shared {
     }
 
     /// Hands a reply to its waiter. Returns a handle that nobody waits for.
-    fn answer(&self, id: u32, reply: Reply) -> Result<Option<Bytes>, SftpError> {
+    fn answer(&self, id: u32, reply: SftpReply) -> Result<Option<Bytes>, SftpError> {
         let waiter = lock(&self.waiting).waiters.remove(&id);
         let waiter = waiter.ok_or(SftpError::Protocol("a reply has an unknown id"))?;
         match waiter.send(Ok(reply)) {
-            Err(Ok(Reply::Handle(handle))) => Ok(Some(handle)),
+            Err(Ok(SftpReply::Handle(handle))) => Ok(Some(handle)),
             Ok(()) | Err(_) => Ok(None),
         }
     }
@@ -396,17 +407,17 @@ impl Shared {
 }
 
 /// The task that owns the channel.
-struct Moving {
-    shared: Arc<Shared>,
+struct PacketsInFlight {
+    shared: Arc<SessionState>,
     reader: ChannelReader,
     writer: ChannelWriter,
-    frames: Frames,
+    frames: PacketAssembler,
     stderr: Vec<u8>,
-    queue: mpsc::WeakSender<Outgoing>,
+    queue: mpsc::WeakSender<OutgoingPacket>,
 }
 
-impl Moving {
-    async fn run(mut self, packets: mpsc::Receiver<Outgoing>) {
+impl PacketsInFlight {
+    async fn run(mut self, packets: mpsc::Receiver<OutgoingPacket>) {
         let ended = tokio::select! {
             ended = receive(
                 &self.shared, &mut self.reader, &mut self.frames, &mut self.stderr, &self.queue,
@@ -422,11 +433,11 @@ impl Moving {
 
 /// Sends packets until the session is dropped.
 async fn send(
-    shared: &Shared,
+    shared: &SessionState,
     writer: &ChannelWriter,
-    mut packets: mpsc::Receiver<Outgoing>,
+    mut packets: mpsc::Receiver<OutgoingPacket>,
 ) -> Result<(), SftpError> {
-    while let Some(Outgoing { head, data }) = packets.recv().await {
+    while let Some(OutgoingPacket { head, data }) = packets.recv().await {
         writer.send(head).await.map_err(lost)?;
         if !data.is_empty() {
             writer.send(data).await.map_err(lost)?;
@@ -438,22 +449,22 @@ async fn send(
 
 /// Hands replies to their waiters until the channel ends. Returns only with an error.
 async fn receive(
-    shared: &Shared,
+    shared: &SessionState,
     reader: &mut ChannelReader,
-    frames: &mut Frames,
+    frames: &mut PacketAssembler,
     stderr: &mut Vec<u8>,
-    queue: &mpsc::WeakSender<Outgoing>,
+    queue: &mpsc::WeakSender<OutgoingPacket>,
 ) -> Result<(), SftpError> {
     loop {
         while let Some(packet) = frames.next_packet()? {
-            let (id, reply) = Reply::decode(packet)?;
+            let (id, reply) = SftpReply::decode(packet)?;
             // If the queue is full the handle stays open until the session ends.
             if let Some(unwanted) = shared.answer(id, reply)?
                 && let Some(queue) = queue.upgrade()
                 && let Ok(place) = queue.try_reserve()
                 && let Ok((id, _)) = shared.register()
             {
-                place.send(Request::Close(unwanted).encode(id));
+                place.send(SftpRequest::Close(unwanted).encode(id));
             }
         }
         match reader.next().await {

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::local::{LocalEntry, LocalKind};
-use crate::files::progress::Progress;
+use crate::files::progress::TransferProgress;
 
 /// Permission bits with which the owner can list, change and enter a directory.
 pub(super) const OWNER_RWX: u32 = 0o700;
@@ -25,7 +25,7 @@ pub(super) enum Packed {
 pub(super) fn pack(
     root: &Path,
     entries: &[LocalEntry],
-    progress: &Progress,
+    progress: &TransferProgress,
     stream: impl Write,
 ) -> io::Result<Packed> {
     let mut archive = tar::Builder::new(stream);
@@ -112,7 +112,7 @@ pub(super) struct HostDirectory {
 
 /// Attributes that unpacked entries keep.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptAttributes {
     /// Permission bits that they lose.
     pub(super) umask: u32,
     /// Whether they keep their times.
@@ -127,8 +127,8 @@ pub(super) struct Kept {
 pub(super) fn unpack(
     stream: impl Read,
     into: &Path,
-    kept: Kept,
-    progress: &Progress,
+    kept: KeptAttributes,
+    progress: &TransferProgress,
 ) -> io::Result<Unpacked> {
     let mut archive = tar::Archive::new(stream);
     archive.set_preserve_permissions(false);
@@ -343,7 +343,7 @@ mod tests {
                 size,
             };
             let entries = walk(root.path()).unwrap().entries;
-            let found = pack(root.path(), &entries, &Progress::default(), stream).unwrap();
+            let found = pack(root.path(), &entries, &TransferProgress::default(), stream).unwrap();
             assert_eq!(found, packed, "{size}");
         }
     }

@@ -12,15 +12,15 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{
-    HostDirectory, Kept, Merged, NotMoved, Unpacked, is_real_directory, merge, remove_link,
-    set_mode, unpack,
+    HostDirectory, KeptAttributes, Merged, NotMoved, Unpacked, is_real_directory, merge,
+    remove_link, set_mode, unpack,
 };
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
 use super::{TreeOptions, TreeReport};
 use crate::files::download::{GetOptions, keep_attributes};
 use crate::files::host_files::HostFiles;
-use crate::files::progress::Progress;
-use crate::files::sftp::{Attributes, FileKind, SftpError, Status};
+use crate::files::progress::TransferProgress;
+use crate::files::sftp::{Attributes, FileKind, SftpError, SftpStatus};
 use crate::files::{FilesError, Hasher, RemotePath};
 use sshjobs_job::inert_bytes;
 
@@ -39,7 +39,7 @@ impl HostFiles {
         path: &RemotePath,
         local: &Path,
         options: TreeOptions,
-        progress: &Arc<Progress>,
+        progress: &Arc<TransferProgress>,
     ) -> Result<TreeReport, FilesError> {
         let path = self.expand(path).await?;
         let getting = GetTree {
@@ -73,7 +73,7 @@ struct GetTree<'a> {
     path: &'a RemotePath,
     local: &'a Path,
     options: TreeOptions,
-    progress: &'a Arc<Progress>,
+    progress: &'a Arc<TransferProgress>,
 }
 
 /// A directory that is removed when it is dropped, unless it was moved.
@@ -152,7 +152,7 @@ impl GetTree<'_> {
     /// The failure that the host's tar reports.
     fn refused(&self, stderr: &str) -> FilesError {
         let source = SftpError::Refused {
-            status: Status::Failure,
+            status: SftpStatus::Failure,
             message: stderr.trim().to_owned(),
         };
         FilesError::on("pack", self.path)(source)
@@ -178,7 +178,7 @@ impl GetTree<'_> {
     }
 
     /// Attributes that entries keep, given the new directory into which they go.
-    fn kept(&self, part: &Path) -> io::Result<Kept> {
+    fn kept(&self, part: &Path) -> io::Result<KeptAttributes> {
         let preserve = self.options.preserve;
         let umask = if preserve {
             0
@@ -186,7 +186,7 @@ impl GetTree<'_> {
             // The process's umask can only be asked for by changing it. A new directory shows it, too.
             0o777 & !fs::metadata(part)?.permissions().mode()
         };
-        Ok(Kept {
+        Ok(KeptAttributes {
             umask,
             times: preserve,
         })

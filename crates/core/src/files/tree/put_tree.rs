@@ -14,10 +14,10 @@ use super::archive::{OWNER_RWX, Packed, pack};
 use super::local::{LocalEntry, LocalKind, Walked, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
-use crate::files::progress::Progress;
-use crate::files::sftp::{Attributes, FileKind, Request, SftpError, Status, Times};
-use crate::files::upload::{Change, LinkInPlace, PutOptions};
-use crate::files::{Digest, FilesError, Hasher, LocalFile, RemotePath, Source};
+use crate::files::progress::TransferProgress;
+use crate::files::sftp::{Attributes, FileKind, SftpError, SftpRequest, SftpStatus, Times};
+use crate::files::upload::{FileChange, LinkInPlace, PutOptions};
+use crate::files::{Digest, FileSource, FilesError, Hasher, LocalFile, RemotePath};
 use sshjobs_job::inert_bytes;
 
 /// Files that are transferred at the same time.
@@ -41,7 +41,7 @@ impl HostFiles {
         local: &Path,
         target: &RemotePath,
         options: TreeOptions,
-        progress: &Arc<Progress>,
+        progress: &Arc<TransferProgress>,
     ) -> Result<TreeReport, FilesError> {
         let root = local.to_owned();
         let walked = tokio::task::spawn_blocking(move || walk(&root)).await;
@@ -78,7 +78,7 @@ struct PutTree<'a> {
     target: &'a RemotePath,
     entries: Arc<Vec<LocalEntry>>,
     options: TreeOptions,
-    progress: &'a Arc<Progress>,
+    progress: &'a Arc<TransferProgress>,
 }
 
 impl PutTree<'_> {
@@ -88,7 +88,7 @@ impl PutTree<'_> {
         match self.files.find(self.target).await? {
             Some(found) if found.kind() != FileKind::Directory => {
                 let source = SftpError::Refused {
-                    status: Status::Failure,
+                    status: SftpStatus::Failure,
                     message: "it exists and is not a directory".to_owned(),
                 };
                 Err(FilesError::on("make the directory", self.target)(source))
@@ -180,7 +180,7 @@ impl PutTree<'_> {
         }
         if ended.status != Some(0) {
             let source = SftpError::Refused {
-                status: Status::Failure,
+                status: SftpStatus::Failure,
                 message: ended.stderr.trim().to_owned(),
             };
             return Err(FilesError::on("unpack", self.target)(source));
@@ -219,9 +219,9 @@ impl PutTree<'_> {
         if !self.options.preserve {
             attributes = Attributes::of_mode(attributes.permissions().unwrap_or(0o755) & 0o755);
         }
-        let set = self.files.session.status(Request::Setstat(part.bytes(), attributes)).await;
+        let set = self.files.session.status(SftpRequest::Setstat(part.bytes(), attributes)).await;
         set.map_err(FilesError::on("change the mode of", part))?;
-        let request = Request::Rename {
+        let request = SftpRequest::Rename {
             from: part.bytes(),
             to: self.target.bytes(),
         };
@@ -259,7 +259,7 @@ impl PutTree<'_> {
             changes.push((self.path_of(entry), attributes));
         }
         let changes = changes.into_iter().map(|(path, attributes)| async move {
-            let request = Request::Setstat(path.bytes(), attributes);
+            let request = SftpRequest::Setstat(path.bytes(), attributes);
             let set = self.files.session.status(request).await;
             (
                 path.clone(),
@@ -323,7 +323,7 @@ impl PutTree<'_> {
         let mut written: Vec<Written> = Vec::new();
         while let Some((entry, put)) = puts.next().await {
             match put {
-                Ok(put) if put.change == Change::Unchanged => {
+                Ok(put) if put.change == FileChange::Unchanged => {
                     report.unchanged += 1;
                     report.bytes += put.size;
                 }
@@ -380,7 +380,7 @@ impl PutTree<'_> {
             let local = self.local.join(&entry.below);
             let kept = match attributes_of(&local) {
                 Ok(attributes) => {
-                    let request = Request::Setstat(path.bytes(), attributes);
+                    let request = SftpRequest::Setstat(path.bytes(), attributes);
                     let set = self.files.session.status(request).await;
                     set.map_err(FilesError::on("change the mode of", &path))
                 }
@@ -442,8 +442,8 @@ impl PutTree<'_> {
 }
 
 /// The request for a link at `link` that leads to `target`.
-fn symlink(link: &RemotePath, target: &Path) -> Request {
-    Request::Symlink {
+fn symlink(link: &RemotePath, target: &Path) -> SftpRequest {
+    SftpRequest::Symlink {
         link: link.bytes(),
         target: target.as_os_str().as_bytes().to_vec().into(),
     }
@@ -456,10 +456,10 @@ struct Written {
 }
 
 /// Opens a regular file of this machine to send it.
-fn open_local(path: &Path) -> io::Result<(Source, Attributes)> {
+fn open_local(path: &Path) -> io::Result<(FileSource, Attributes)> {
     let file = File::open(path)?;
     let attributes = attributes_from(&file.metadata()?);
-    Ok((Source::File(LocalFile::open(path, file)?), attributes))
+    Ok((FileSource::File(LocalFile::open(path, file)?), attributes))
 }
 
 fn attributes_of(path: &Path) -> io::Result<Attributes> {

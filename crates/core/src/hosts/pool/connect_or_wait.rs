@@ -18,7 +18,7 @@ const HANDSHAKES: usize = 4;
 const LEARNED_FOR: Duration = Duration::from_secs(60);
 
 /// A host's connections.
-pub(super) struct Host<T, E> {
+pub(super) struct PooledHost<T, E> {
     pub(super) slots: Mutex<Vec<Arc<Slot<T>>>>,
     pub(super) queue: Mutex<Queue<E>>,
     /// Changes when a slot may have become free, or an attempt to connect has ended.
@@ -39,7 +39,7 @@ pub(super) struct Queue<E> {
 }
 
 /// Next step of a caller that wants a slot.
-pub(super) enum Step<T, E> {
+pub(super) enum ConnectStep<T, E> {
     Take(Lease<T>),
     Connect,
     Wait,
@@ -47,20 +47,26 @@ pub(super) enum Step<T, E> {
 }
 
 /// Counts a caller in the queue while it lives.
-pub(super) struct Counted<'a, E> {
+pub(super) struct CountedWaiter<'a, E> {
     queue: &'a Mutex<Queue<E>>,
     changed: &'a watch::Sender<()>,
     count: fn(&mut Queue<E>) -> &mut usize,
 }
 
-impl<'a, E> Counted<'a, E> {
-    pub(super) fn new<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
+impl<'a, E> CountedWaiter<'a, E> {
+    pub(super) fn new<T>(
+        host: &'a PooledHost<T, E>,
+        count: fn(&mut Queue<E>) -> &mut usize,
+    ) -> Self {
         *count(&mut lock(&host.queue)) += 1;
         Self::already(host, count)
     }
 
     /// For a caller that is counted already.
-    pub(super) fn already<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
+    pub(super) fn already<T>(
+        host: &'a PooledHost<T, E>,
+        count: fn(&mut Queue<E>) -> &mut usize,
+    ) -> Self {
         Self {
             queue: &host.queue,
             changed: &host.changed,
@@ -69,7 +75,7 @@ impl<'a, E> Counted<'a, E> {
     }
 }
 
-impl<E> Drop for Counted<'_, E> {
+impl<E> Drop for CountedWaiter<'_, E> {
     fn drop(&mut self) {
         *(self.count)(&mut lock(self.queue)) -= 1;
         self.changed.send_modify(|()| ());
@@ -85,7 +91,7 @@ enum Acceptable {
     Any,
 }
 
-impl<T, E> Default for Host<T, E> {
+impl<T, E> Default for PooledHost<T, E> {
     fn default() -> Self {
         let queue = Queue {
             waiting: 0,
@@ -102,7 +108,7 @@ impl<T, E> Default for Host<T, E> {
     }
 }
 
-impl<T: Pooled, E> Host<T, E> {
+impl<T: Pooled, E> PooledHost<T, E> {
     /// Next step of a caller that arrived when `failures` attempts had failed.
     ///
     /// The order of the checks is the policy. A slot on a good connection is best. A failure since
@@ -111,33 +117,33 @@ impl<T: Pooled, E> Host<T, E> {
     /// worn-out connection is better than none. Otherwise a new one is made. The first is made alone, so that a failing
     /// login fails only once. Others are made only while more callers wait than the connections in
     /// progress will have free slots. Each connecting caller takes one slot of its own connection.
-    pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
+    pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> ConnectStep<T, E> {
         if let Some(lease) = self.place(Acceptable::Good) {
-            return Step::Take(lease);
+            return ConnectStep::Take(lease);
         }
         // A suspect connection does not count against the limit, so that it can be replaced.
         let live = lock(&self.slots).iter().filter(|slot| slot.is_usable()).count();
         let mut queue = lock(&self.queue);
         if queue.failures > failures {
             return match (self.place(Acceptable::Any), &queue.last_failure) {
-                (Some(lease), _) => Step::Take(lease),
-                (None, Some(error)) if live == 0 => Step::GiveUp(Arc::clone(error)),
+                (Some(lease), _) => ConnectStep::Take(lease),
+                (None, Some(error)) if live == 0 => ConnectStep::GiveUp(Arc::clone(error)),
                 // Other connections exist, and their slots are good enough.
-                (None, _) => Step::Wait,
+                (None, _) => ConnectStep::Wait,
             };
         }
         if live + queue.connecting >= limits.connections_per_host {
-            return self.place(Acceptable::Any).map_or(Step::Wait, Step::Take);
+            return self.place(Acceptable::Any).map_or(ConnectStep::Wait, ConnectStep::Take);
         }
         let handshakes = if live == 0 { 1 } else { HANDSHAKES };
         // The caller that connects takes one slot itself. `waiting` includes this caller.
         let promised = queue.connecting * limits.channels_per_connection.saturating_sub(1);
         if queue.connecting >= handshakes || queue.waiting <= promised {
-            return Step::Wait;
+            return ConnectStep::Wait;
         }
         // Counted under the lock, so that no other caller decides the same meanwhile.
         queue.connecting += 1;
-        Step::Connect
+        ConnectStep::Connect
     }
 
     pub(super) fn fail(&self, error: E) -> Arc<E> {

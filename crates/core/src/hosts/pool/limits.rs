@@ -15,7 +15,7 @@ pub struct PoolLimits {
 
 /// A pool's use of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct HostUsage {
     /// Number of live connections.
     pub connections: usize,
     /// Number of leases on them.

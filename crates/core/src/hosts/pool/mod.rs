@@ -13,9 +13,9 @@ mod slot;
 
 pub use connect::{Connect, Pooled};
 pub use error::PoolError;
-pub use limits::{PoolLimits, Usage};
+pub use limits::{HostUsage, PoolLimits};
 pub use pool::Pool;
-pub use slot::{Lease, Refused};
+pub use slot::{Lease, RefusedChannels};
 
 #[cfg(test)]
 mod tests;

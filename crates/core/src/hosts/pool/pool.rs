@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connect_or_wait::{Counted, Host, Step};
-use super::{Connect, Lease, PoolError, PoolLimits, Pooled, Usage};
+use super::connect_or_wait::{ConnectStep, CountedWaiter, PooledHost};
+use super::{Connect, HostUsage, Lease, PoolError, PoolLimits, Pooled};
 use crate::hosts::HostRef;
 use sshjobs_base::lock::lock;
 
@@ -25,7 +25,7 @@ pub struct Pool<C: Connect> {
     pub(super) hosts: Mutex<HashMap<HostRef, Arc<HostOf<C>>>>,
 }
 
-type HostOf<C> = Host<<C as Connect>::Connection, <C as Connect>::Error>;
+type HostOf<C> = PooledHost<<C as Connect>::Connection, <C as Connect>::Error>;
 
 impl<C: Connect> Pool<C> {
     /// An empty pool.
@@ -83,16 +83,16 @@ impl<C: Connect> Pool<C> {
         let began = Instant::now();
         // Read before the first step: each later failure ends this caller's wait, too.
         let failures = lock(&entry.queue).failures;
-        let waiting = Counted::new(&entry, |queue| &mut queue.waiting);
+        let waiting = CountedWaiter::new(&entry, |queue| &mut queue.waiting);
         let mut changed = entry.changed.subscribe();
         loop {
             // From here on no change is missed.
             changed.mark_unchanged();
             match entry.step(&self.limits, failures) {
-                Step::Take(lease) => return Ok(lease),
-                Step::GiveUp(error) => return Err(PoolError::Connect(error)),
-                Step::Connect => break,
-                Step::Wait => {}
+                ConnectStep::Take(lease) => return Ok(lease),
+                ConnectStep::GiveUp(error) => return Err(PoolError::Connect(error)),
+                ConnectStep::Connect => break,
+                ConnectStep::Wait => {}
             }
             // A connection may become light or die without a notification.
             let look_again = (Instant::now() + RETRY_INTERVAL).min(began + self.limits.queue);
@@ -115,7 +115,7 @@ impl<C: Connect> Pool<C> {
             }
         }
         // `step` has counted this caller. The guard takes the count back, also on cancellation.
-        let connecting = Counted::already(&entry, |queue| &mut queue.connecting);
+        let connecting = CountedWaiter::already(&entry, |queue| &mut queue.connecting);
         drop(waiting);
         match Box::pin(self.connect.connect(host)).await {
             // `connecting` is dropped after `add`, so that the callers it wakes find the slots.
@@ -158,7 +158,7 @@ impl<C: Connect> Pool<C> {
         if lease.take_all() {
             return Ok(lease);
         }
-        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        let _connecting = CountedWaiter::new(&entry, |queue| &mut queue.connecting);
         match Box::pin(self.connect.connect(host)).await {
             Ok(connection) => Ok(entry.add_alone(connection, self.limits.channels_per_connection)),
             Err(error) => Err(PoolError::Connect(entry.fail(error))),
@@ -186,7 +186,7 @@ impl<C: Connect> Pool<C> {
         host: &HostRef,
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = self.entry(host);
-        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        let _connecting = CountedWaiter::new(&entry, |queue| &mut queue.connecting);
         let connected = self.connect.connect(host).await;
         connected
             .map(|connection| entry.add(connection, 0))
@@ -263,26 +263,26 @@ impl<C: Connect> Pool<C> {
     }
 
     /// Use of `host`.
-    pub fn usage(&self, host: &HostRef) -> Usage {
-        self.known(host).map_or_else(Usage::default, |entry| Self::usage_of(&entry))
+    pub fn usage(&self, host: &HostRef) -> HostUsage {
+        self.known(host).map_or_else(HostUsage::default, |entry| Self::usage_of(&entry))
     }
 
     /// Use of all hosts.
-    pub fn total_usage(&self) -> Usage {
+    pub fn total_usage(&self) -> HostUsage {
         let entries: Vec<_> = lock(&self.hosts).values().cloned().collect();
-        entries
-            .iter()
-            .map(|entry| Self::usage_of(entry))
-            .fold(Usage::default(), |one, other| Usage {
+        entries.iter().map(|entry| Self::usage_of(entry)).fold(
+            HostUsage::default(),
+            |one, other| HostUsage {
                 connections: one.connections + other.connections,
                 channels_in_use: one.channels_in_use + other.channels_in_use,
-            })
+            },
+        )
     }
 
-    fn usage_of(entry: &HostOf<C>) -> Usage {
+    fn usage_of(entry: &HostOf<C>) -> HostUsage {
         let slots = lock(&entry.slots);
         let live = slots.iter().filter(|slot| !slot.connection.is_closed());
-        live.fold(Usage::default(), |usage, slot| Usage {
+        live.fold(HostUsage::default(), |usage, slot| HostUsage {
             connections: usage.connections + 1,
             channels_in_use: usage.channels_in_use + lock(&slot.state).in_use,
         })

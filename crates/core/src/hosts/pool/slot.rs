@@ -85,7 +85,7 @@ impl<T> Lease<T> {
 
     /// Notes that the server refused a channel. This connection gets no more channels than it has,
     /// and for a minute new connections get at most that number, but at least one.
-    pub fn note_refusal(self) -> Refused {
+    pub fn note_refusal(self) -> RefusedChannels {
         let mut state = lock(&self.slot.state);
         // This lease is counted, but has got no channel.
         state.capacity = state.in_use - 1;
@@ -93,16 +93,16 @@ impl<T> Lease<T> {
         // At least one: with 0, each new connection would be discarded after its first lease.
         *lock(&self.slot.learned) = Some((state.capacity.max(1), Instant::now()));
         if state.capacity == 0 {
-            Refused::EveryChannel
+            RefusedChannels::EveryChannel
         } else {
-            Refused::OneMore
+            RefusedChannels::OneMore
         }
     }
 }
 
 /// The channels that a server still allows on a connection after it refused one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusedChannels {
     /// The connection has no channel: the server allows none at all, at least now.
     EveryChannel,
     /// The connection has other channels, and gets no more.

@@ -89,7 +89,7 @@ async fn callers_at_the_same_time_share_one_connection() {
     assert_eq!(made.load(Ordering::Relaxed), 1);
     assert_eq!(
         pool.usage(host("web1")),
-        Usage {
+        HostUsage {
             connections: 1,
             channels_in_use: 2
         }

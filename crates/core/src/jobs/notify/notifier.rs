@@ -16,7 +16,8 @@ use super::config::{ChosenBy, NotifyConfig, NotifyOn, NotifyRule};
 use crate::jobs::timestamp_of;
 use sshjobs_base::lock::lock;
 use sshjobs_job::notify::{
-    Attempt, Delivery, DeliveryState, JobFacts, Message, Occasion, Outbox, Receiver, shortened,
+    Delivery, DeliveryAttempt, DeliveryState, Notification, NotifiedJob, Occasion, Outbox,
+    Receiver, shortened,
 };
 use sshjobs_job::{Outcome, Phase};
 use sshjobs_store::SharedValue;
@@ -27,7 +28,7 @@ pub trait Carrier: Send + Sync + 'static {
     fn knows(&self, receiver: &Receiver) -> bool;
 
     /// Tries to deliver once, within a minute.
-    fn attempt(&self, delivery: Delivery) -> BoxFuture<'static, Attempt>;
+    fn attempt(&self, delivery: Delivery) -> BoxFuture<'static, DeliveryAttempt>;
 }
 
 /// Adds notifications to the outbox, and has them sent. A cheap handle.
@@ -36,7 +37,7 @@ pub struct Notifier {
     config: Arc<NotifyConfig>,
     outbox: SharedValue<Outbox>,
     added: Arc<Added>,
-    begun: Arc<Begun>,
+    begun: Arc<BegunJobs>,
     /// Sends deliveries. Without one, other processes do.
     carrier: Arc<OnceLock<Arc<dyn Carrier>>>,
 }
@@ -52,7 +53,7 @@ struct Added {
 }
 
 /// Jobs that have begun and that rules watch, for [`Jobs::watch`](crate::jobs::Jobs::watch).
-struct Begun {
+struct BegunJobs {
     sender: mpsc::Sender<Arc<sshjobs_job::Job>>,
     receiver: AsyncMutex<mpsc::Receiver<Arc<sshjobs_job::Job>>>,
 }
@@ -60,7 +61,7 @@ struct Begun {
 /// A message for one receiver.
 struct Addition {
     receiver: Receiver,
-    message: Message,
+    message: Notification,
 }
 
 /// Time after which the outbox is read again: other processes add deliveries, too.
@@ -80,7 +81,7 @@ const LAST_BYTES: usize = 600;
 impl Notifier {
     pub(crate) fn new(config: NotifyConfig, outbox: SharedValue<Outbox>) -> Self {
         let (sender, receiver) = mpsc::channel(MOST_BEGUN);
-        let begun = Begun {
+        let begun = BegunJobs {
             sender,
             receiver: AsyncMutex::new(receiver),
         };
@@ -143,7 +144,7 @@ impl Notifier {
         if receivers.is_empty() {
             return;
         }
-        let facts = JobFacts {
+        let facts = NotifiedJob {
             state: Phase::Ended(outcome.clone()).name().to_owned(),
             outcome: outcome.to_string(),
             has_failed: !outcome.is_success(),
@@ -166,8 +167,8 @@ impl Notifier {
         self.add_for_each(receivers, occasion, self.facts_of(job));
     }
 
-    fn add_for_each(&self, receivers: Vec<Receiver>, occasion: Occasion, job: JobFacts) {
-        let message = Message {
+    fn add_for_each(&self, receivers: Vec<Receiver>, occasion: Occasion, job: NotifiedJob) {
+        let message = Notification {
             occasion,
             at: timestamp_of(SystemTime::now()),
             job,
@@ -178,10 +179,10 @@ impl Notifier {
     }
 
     /// The facts of a job as it is now.
-    fn facts_of(&self, job: &sshjobs_job::Job) -> JobFacts {
+    fn facts_of(&self, job: &sshjobs_job::Job) -> NotifiedJob {
         let status = job.status();
         let last = job.last_page(LAST_LINES, LAST_BYTES);
-        JobFacts {
+        NotifiedJob {
             job_id: job.id.as_str().to_owned(),
             fleet_id: job.spec.member_of.as_ref().map(|fleet| fleet.as_str().to_owned()),
             host: job.spec.host.clone(),
@@ -221,7 +222,7 @@ impl Notifier {
         receivers
     }
 
-    fn add(&self, receiver: Receiver, message: Message) {
+    fn add(&self, receiver: Receiver, message: Notification) {
         let mut waiting = lock(&self.added.waiting);
         if waiting.len() >= MOST_WAITING {
             tracing::warn!(
@@ -309,11 +310,11 @@ impl Notifier {
     async fn attempt(self, carrier: Arc<dyn Carrier>, delivery: Delivery) {
         let attempt = carrier.attempt(delivery.clone()).await;
         match &attempt {
-            Attempt::Accepted => {}
-            Attempt::Failed(why) => {
+            DeliveryAttempt::Accepted => {}
+            DeliveryAttempt::Failed(why) => {
                 tracing::warn!(receiver = ?delivery.receiver, why, "a notification is tried again later");
             }
-            Attempt::Refused(why) => {
+            DeliveryAttempt::Refused(why) => {
                 tracing::warn!(receiver = ?delivery.receiver, why, "a notification is given up");
             }
         }

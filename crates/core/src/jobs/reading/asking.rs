@@ -6,8 +6,8 @@ use regex::Regex;
 
 use super::readable::ReadableJob;
 use crate::jobs::{
-    Error, Follow, Found, Job, LineNo, Lines, PageQuery, Processes, ReadQuery, Reading,
-    SearchQuery, Status, Tail, Wait,
+    Error, Follow, Job, LineNo, Lines, PageQuery, Processes, ReadQuery, Reading, SearchQuery,
+    SearchResult, Status, Tail, Wait,
 };
 use sshjobs_policy::Verb;
 
@@ -60,7 +60,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::TooSlow`] if the pattern takes too long for any result; [`Error::Refused`].
-    pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
+    pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<SearchResult, Error> {
         self.readable(Verb::Search).await?.search(query, pattern).await
     }
 

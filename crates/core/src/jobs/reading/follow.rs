@@ -1,7 +1,7 @@
 //! A job's bytes as they come, for terminals and pipes.
 
-use crate::jobs::{Job, Outcome, Piece, ReadableJob, Stream};
-use sshjobs_job::{Chunk, Positions};
+use crate::jobs::{Job, Outcome, ReadableJob, Stream, StreamPiece};
+use sshjobs_job::{JobBytes, Positions};
 
 /// Follows a job's output byte by byte, including unfinished lines; for terminals and pipes.
 pub struct Follow {
@@ -11,7 +11,7 @@ pub struct Follow {
 
 /// The next bytes of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct FollowedBytes {
     /// Of standard output.
     pub stdout: Vec<u8>,
     /// Of standard error.
@@ -40,7 +40,7 @@ impl ReadableJob {
 impl ReadableJob {
     /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
     /// available ones. Cancel safe.
-    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
+    pub async fn stream_piece(&self, stream: Stream, position: u64) -> StreamPiece {
         self.output().stream_piece(stream, position).await
     }
 }
@@ -52,10 +52,10 @@ impl Follow {
     }
 
     /// Waits for the next bytes. Cancel safe: nothing is lost.
-    pub async fn next(&mut self) -> Output {
+    pub async fn next(&mut self) -> FollowedBytes {
         // A copy, stored after the await, so that a cancelled call has consumed nothing.
         let mut positions = self.positions;
-        let Chunk {
+        let JobBytes {
             stdout,
             stderr,
             dropped_bytes,
@@ -67,7 +67,7 @@ impl Follow {
         } else {
             None
         };
-        Output {
+        FollowedBytes {
             stdout,
             stderr,
             dropped_bytes,

@@ -39,7 +39,7 @@ impl ReadableJob {
 
 impl Lines {
     fn new(job: ReadableJob, cursor: LineNo) -> Self {
-        let state = State {
+        let state = LineReader {
             job,
             cursor,
             pending: VecDeque::new(),
@@ -67,14 +67,14 @@ impl Stream for Lines {
     }
 }
 
-struct State {
+struct LineReader {
     job: ReadableJob,
     cursor: LineNo,
     pending: VecDeque<Result<Line, Lagged>>,
     is_over: bool,
 }
 
-impl State {
+impl LineReader {
     async fn next(&mut self) -> Option<Result<Line, Lagged>> {
         while self.pending.is_empty() && !self.is_over {
             let wait = Wait {

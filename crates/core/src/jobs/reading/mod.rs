@@ -10,7 +10,7 @@ mod search;
 mod tail;
 
 pub use fleet::{Fleet, FleetLine, FleetLines};
-pub use follow::{Follow, Output};
+pub use follow::{Follow, FollowedBytes};
 pub use lines::{Lagged, Lines};
 pub use readable::ReadableJob;
 pub use screen::ScreenWait;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::admission::{Permit, ReadOutput};
 use crate::jobs::{Error, Excerpt, ExcerptBudget, Job, Processes, ReadQuery, Reading, Status};
 use crate::runner::Permitted;
-use sshjobs_job::{Recording, RecordingPlace};
+use sshjobs_job::{RecordingPlace, StoredPieces};
 use sshjobs_store::StoreError;
 
 /// A job with leave to read its output, which its policy has given once for all reads by this handle.
@@ -42,7 +42,7 @@ impl ReadableJob {
     pub async fn recording(
         &self,
         from: Option<RecordingPlace>,
-    ) -> Result<Option<Recording>, Error> {
+    ) -> Result<Option<StoredPieces>, Error> {
         let read = self.output().recording(from).await;
         read.map_err(|error| StoreError::Records(error.to_string()).into())
     }

@@ -6,7 +6,7 @@ use regex::Regex;
 use tokio::time::Instant;
 
 use crate::jobs::{Error, Follow, LineNo, ReadableJob, ScreenView, Selection, Stream};
-use sshjobs_job::{Drawn, LONGEST_PATIENCE, Matching, TooSlow};
+use sshjobs_job::{DrawnUpTo, LONGEST_PATIENCE, Matching, TooSlow};
 use sshjobs_output::Measure;
 
 /// When [`ReadableJob::screen`] returns. The end of the job ends every wait.
@@ -144,7 +144,7 @@ pub(super) struct MatchedRow {
 pub(super) struct FoundRow {
     /// The row, if one matches.
     pub(super) row: Option<MatchedRow>,
-    drawn: Drawn,
+    drawn: DrawnUpTo,
 }
 
 impl ScreenWait {

@@ -1,6 +1,6 @@
 use regex::Regex;
 
-use crate::jobs::{Error, Found, ReadableJob, SearchQuery};
+use crate::jobs::{Error, ReadableJob, SearchQuery, SearchResult};
 use sshjobs_job::Matching;
 
 impl ReadableJob {
@@ -11,7 +11,7 @@ impl ReadableJob {
     ///
     /// # Errors
     /// [`Error::TooSlow`] if nothing could be searched.
-    pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
+    pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<SearchResult, Error> {
         Ok(self.output().search(query, Matching::new([Some(pattern)])).await?)
     }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::admission::HostPatterns;
 use sshjobs_base::toml_text::explain;
-use sshjobs_policy::{CallerPattern, Identity};
+use sshjobs_policy::{CallerPattern, PolicyCaller};
 use sshjobs_ssh::SecretSource;
 
 /// A secret that commands may use by its name: a table `[secrets.NAME]`.
@@ -24,7 +24,7 @@ pub struct SecretConfig {
 /// The table as it is written.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct SecretTable {
     file: Option<toml::Value>,
     command: Option<toml::Value>,
     env: Option<toml::Value>,
@@ -48,7 +48,7 @@ impl TryFrom<toml::Value> for SecretConfig {
         if !value.is_table() {
             return Err(FORMS.to_owned());
         }
-        let table: Table = value.try_into().map_err(|error| match error {
+        let table: SecretTable = value.try_into().map_err(|error| match error {
             error if error.message().starts_with("unknown field") => explain(error.message()),
             _ => "hosts and callers of a secret are lists of texts, and scrub is true or false"
                 .to_owned(),
@@ -90,7 +90,7 @@ fn not_empty(key: &str, list: Option<Vec<String>>) -> Result<Vec<String>, String
 
 impl SecretConfig {
     /// Whether a caller may use it.
-    pub(crate) fn is_for_caller(&self, caller: &Identity) -> bool {
+    pub(crate) fn is_for_caller(&self, caller: &PolicyCaller) -> bool {
         self.callers.is_empty() || self.callers.iter().any(|pattern| pattern.matches(caller))
     }
 }

@@ -13,4 +13,4 @@ mod secrets;
 
 pub use config::SecretConfig;
 pub use refusal::SecretRefusal;
-pub(super) use secrets::{SecretValue, Secrets};
+pub(super) use secrets::{ConfiguredSecrets, SecretValue};

@@ -15,9 +15,9 @@ use sshjobs_output::scrub::HiddenSecret;
 const LONGEST_SECRET: usize = 64 << 10;
 
 /// The secrets of the configuration, by name.
-pub(crate) struct Secrets(BTreeMap<String, SecretConfig>);
+pub(crate) struct ConfiguredSecrets(BTreeMap<String, SecretConfig>);
 
-impl Secrets {
+impl ConfiguredSecrets {
     pub(crate) fn new(secrets: BTreeMap<String, SecretConfig>) -> Self {
         Self(secrets)
     }
@@ -67,7 +67,7 @@ pub(crate) struct SecretValue {
     pub(crate) hidden: Option<HiddenSecret>,
 }
 
-impl SecretReader for Secrets {
+impl SecretReader for ConfiguredSecrets {
     fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<SecretString, String>> {
         async {
             let secret = self.get(name).ok_or("it is not configured")?;

@@ -11,8 +11,8 @@ use tokio::time::{Instant, timeout_at};
 use super::summary::Summary;
 use crate::hosts::{HostRef, Link};
 use crate::runner::durable::{begin_following, install, outcome};
-use crate::runner::state::Shared;
-use sshjobs_job::spool::{Answer, FollowFrom, Frames, SpoolFrame};
+use crate::runner::state::RunnerState;
+use sshjobs_job::spool::{FollowFrom, FrameReader, SpoolFrame, SpoolReply};
 use sshjobs_job::{JobId, Phase};
 use sshjobs_ssh::{ChannelError, ChannelEvent};
 
@@ -25,7 +25,7 @@ const AT_A_TIME: usize = 64;
 ///
 /// Writes nothing to the records: there, a job ends once its output is stored to its end.
 pub(crate) async fn look_at_orphans(
-    shared: &Shared,
+    shared: &RunnerState,
     summaries: &mut [Summary],
     patience: Duration,
 ) {
@@ -63,7 +63,7 @@ pub(crate) async fn look_at_orphans(
 
 /// The current state of these jobs on their host.
 async fn ask_host(
-    shared: &Shared,
+    shared: &RunnerState,
     host: &HostRef,
     jobs: &[JobId],
 ) -> Result<HashMap<JobId, Phase>, String> {
@@ -87,7 +87,7 @@ async fn follow_once(
     let lines = FollowFrom::states_only(jobs.iter().map(JobId::as_str));
     let name = format!("l{:016x}", rand::random::<u64>());
     let (mut reader, writer) = begin_following(link, &name, &lines).await?;
-    let mut frames = Frames::default();
+    let mut frames = FrameReader::default();
     let mut told = HashMap::new();
     let mut has_begun = false;
     let is_complete = loop {
@@ -116,7 +116,9 @@ async fn follow_once(
             }
             break true;
         }
-        if !has_begun && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
+        if !has_begun
+            && SpoolReply::parse(&String::from_utf8_lossy(&bytes)) == Some(SpoolReply::Missing)
+        {
             break false;
         }
     };

@@ -18,13 +18,13 @@ use crate::runner::durable::{SshSessions, ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
-use crate::runner::owner::{Call, Owner, Reply};
+use crate::runner::owner::{OwnerCall, OwnerProcess, OwnerReply};
 use crate::runner::record::finish;
 use crate::runner::seen_job::{Permitted, SeenJob};
 use crate::runner::start::{find_started, launch_queued, spawn};
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Lookup, Observer, Order, QueueRule, Registry, Screens,
-    SecretReader, Shared, SpawnError, Stdin, Tasks, WriteError, chain,
+    Followers, ForeignJobs, JobStdin, Limits, Lookup, Observer, QueueRule, Registry, RunnerState,
+    RunnerTasks, Screens, SecretReader, SpawnError, StartOrder, WriteError, chain,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use sshjobs_job::spool;
@@ -39,7 +39,7 @@ use sshjobs_store::{Peers, SharedValue, Store, StoreError};
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote
 /// processes alone.
 pub struct Runner {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RunnerState>,
     pub(crate) tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
@@ -63,11 +63,11 @@ pub struct Surroundings {
 }
 
 /// How a job's stdin is reached.
-enum Input {
+enum StdinRoute {
     /// In this process.
-    Here(Arc<Stdin>),
+    Here(Arc<JobStdin>),
     /// Through the process that owns the job.
-    At(Owner),
+    At(OwnerProcess),
 }
 
 impl Runner {
@@ -102,9 +102,9 @@ impl Runner {
         let sessions = SshSessions {
             hosts: Arc::clone(&hosts),
             keep_stored: limits.keep_stored,
-            tasks: Tasks::of(&tasks),
+            tasks: RunnerTasks::of(&tasks),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RunnerState {
             hosts,
             limits,
             registry: Mutex::new(Registry::new(secret)),
@@ -125,7 +125,7 @@ impl Runner {
             became_heavy,
             fleets,
             queued,
-            tasks: Tasks::of(&tasks),
+            tasks: RunnerTasks::of(&tasks),
         });
         shared.spawn_task(sweep(Arc::clone(&shared)));
         shared.spawn_task(connect_ahead(Arc::clone(&shared), heavy));
@@ -152,10 +152,10 @@ impl Runner {
     pub async fn spawn(
         &self,
         permit: Permit<Start>,
-        order: Order,
+        order: StartOrder,
         patience: Duration,
     ) -> Result<SeenJob, SpawnError> {
-        let order = Order {
+        let order = StartOrder {
             id: permit.job().clone(),
             ..order
         };
@@ -179,7 +179,7 @@ impl Runner {
     /// The earlier start has failed just now, the job is no longer kept, or the store can't be read.
     pub async fn find_started(
         &self,
-        order: Order,
+        order: StartOrder,
         patience: Duration,
     ) -> Result<Option<SeenJob>, SpawnError> {
         let found = find_started(&self.shared, order, patience).await?;
@@ -200,8 +200,8 @@ impl Runner {
         patience: Duration,
     ) -> Result<(), WriteError> {
         match self.stdin(&job)? {
-            Input::Here(stdin) => stdin.write(data, patience).await,
-            Input::At(owner) => owner.ask(Call::Write { patience }, data).await.map(drop),
+            StdinRoute::Here(stdin) => stdin.write(data, patience).await,
+            StdinRoute::At(owner) => owner.ask(OwnerCall::Write { patience }, data).await.map(drop),
         }
     }
 
@@ -220,9 +220,9 @@ impl Runner {
         secret: &HiddenSecret,
     ) -> Result<(), WriteError> {
         match self.stdin(&job)? {
-            Input::Here(_) => job.hide_secret(secret),
-            Input::At(owner) => {
-                let call = Call::Hide {
+            StdinRoute::Here(_) => job.hide_secret(secret),
+            StdinRoute::At(owner) => {
+                let call = OwnerCall::Hide {
                     name: secret.name().to_owned(),
                 };
                 owner.ask(call, secret.value().expose_secret().as_bytes()).await?;
@@ -238,18 +238,20 @@ impl Runner {
         patience: Duration,
     ) -> Result<(), WriteError> {
         match self.stdin(&job)? {
-            Input::Here(stdin) => stdin.close(patience).await,
-            Input::At(owner) => owner.ask(Call::CloseStdin { patience }, &[]).await.map(drop),
+            StdinRoute::Here(stdin) => stdin.close(patience).await,
+            StdinRoute::At(owner) => {
+                owner.ask(OwnerCall::CloseStdin { patience }, &[]).await.map(drop)
+            }
         }
     }
 
     /// Whether a running job's stdin is closed.
     pub async fn is_stdin_closed(&self, job: &SeenJob) -> Result<bool, WriteError> {
         match self.stdin(&job.0)? {
-            Input::Here(stdin) => Ok(stdin.is_closed()),
-            Input::At(owner) => {
-                let reply = owner.ask(Call::IsStdinClosed, &[]).await?;
-                Ok(reply == Reply::IsStdinClosed(true))
+            StdinRoute::Here(stdin) => Ok(stdin.is_closed()),
+            StdinRoute::At(owner) => {
+                let reply = owner.ask(OwnerCall::IsStdinClosed, &[]).await?;
+                Ok(reply == OwnerReply::IsStdinClosed(true))
             }
         }
     }
@@ -264,10 +266,10 @@ impl Runner {
             return Err(WriteError::NoTerminal);
         }
         let TerminalSize { cols, rows } = size;
-        let resize = Call::Resize { cols, rows };
+        let resize = OwnerCall::Resize { cols, rows };
         match self.stdin(&job)? {
-            Input::At(owner) => drop(owner.ask(resize, &[]).await?),
-            Input::Here(stdin) => {
+            StdinRoute::At(owner) => drop(owner.ask(resize, &[]).await?),
+            StdinRoute::Here(stdin) => {
                 // The owner of a durable job first, because it notes the size in the job's record.
                 let is_done = match self.owner_of(&job) {
                     Some(owner) => match owner.ask(resize, &[]).await {
@@ -293,7 +295,7 @@ impl Runner {
         self.shared.screens.of(&job)
     }
 
-    fn stdin(&self, job: &Job) -> Result<Input, WriteError> {
+    fn stdin(&self, job: &Job) -> Result<StdinRoute, WriteError> {
         let is_over = job.is_over();
         if !is_over && let Some(owner) = self.owner_name(job) {
             // A durable job's input goes to its host directly, whichever process owns the job. A
@@ -304,9 +306,9 @@ impl Runner {
                 .get(&job.id)
                 .filter(|job| job.spec.durable && job.fleet.is_none());
             if let Some(job) = durable {
-                return Ok(Input::Here(stdin_on_host(&self.shared, &job)));
+                return Ok(StdinRoute::Here(stdin_on_host(&self.shared, &job)));
             }
-            return self.owner_of(job).map(Input::At).ok_or(WriteError::NotOwner(owner));
+            return self.owner_of(job).map(StdinRoute::At).ok_or(WriteError::NotOwner(owner));
         }
         let mut stdin = self.shared.registry().stdin(&job.id);
         // A job that has ended keeps its stdin here until its recorder calls `finish`.
@@ -320,14 +322,14 @@ impl Runner {
         } else {
             WriteError::JobEnded
         });
-        stdin.map(Input::Here)
+        stdin.map(StdinRoute::Here)
     }
 
     /// The process that records a job, if it can be called.
-    pub(crate) fn owner_of(&self, job: &Job) -> Option<Owner> {
+    pub(crate) fn owner_of(&self, job: &Job) -> Option<OwnerProcess> {
         let store = &self.shared.storing.as_ref()?.store;
         let socket = store.socket(&self.shared.foreign_jobs.record(&job.id)?.owner)?;
-        Some(Owner {
+        Some(OwnerProcess {
             job: job.id.clone(),
             name: self.owner_name(job)?,
             socket,
@@ -422,7 +424,7 @@ fn start_storing(
 
 /// The permit of a start whose caller may go away. The job has it from when it is registered.
 struct CommittedIfRegistered<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<RunnerState>,
     permit: Option<Permit<Start>>,
 }
 

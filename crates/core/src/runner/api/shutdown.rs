@@ -15,7 +15,7 @@ use crate::runner::foreign::{end_leftovers_at_last, hand_over_all};
 use crate::runner::signal::{
     BRIEF, PGID_TIMEOUT, SignalReport, kill, process_group_told, run_on_machine,
 };
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use crate::runner::storing::FLUSH_TO_END;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{
@@ -140,7 +140,11 @@ impl Runner {
 
 /// Ends the jobs of one machine with one script, over the connection of one of them. Returns the
 /// jobs whose end is worth waiting for.
-async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) -> Vec<Arc<Job>> {
+async fn end_all(
+    shared: Arc<RunnerState>,
+    link: Arc<Link>,
+    mut jobs: Vec<Arc<Job>>,
+) -> Vec<Arc<Job>> {
     // A job that has just started may not have announced its process group yet.
     let told = async {
         for job in &jobs {

@@ -9,14 +9,14 @@ use crate::admission::SignalJob;
 use crate::hosts::{Asking, Script};
 use crate::runner::durable::fenced;
 use crate::runner::foreign::look_at_record;
-use crate::runner::owner::{Call, Reply};
+use crate::runner::owner::{OwnerCall, OwnerReply};
 use crate::runner::seen_job::Permitted;
 use crate::runner::signal::{
     PGID_TIMEOUT, SignalReport, Unverified, cancel_start, end_tree, kill, process_group_told,
     run_on_machine,
 };
 use crate::runner::state::SignalError;
-use sshjobs_job::spool::{self, Answer};
+use sshjobs_job::spool::{self, SpoolReply};
 use sshjobs_job::{Fleet, Job, Kill, Phase, Reach, Signal};
 
 /// Time limit for a host to note that a signal is about to be sent.
@@ -157,8 +157,8 @@ impl Runner {
         let note = spool::note_signal(job.id.as_str(), signal.name());
         let note = Script::without_input(fenced(&self.shared, &job.spec.host, note));
         let answer = run_on_machine(&self.shared, job, note, NOTE).await?;
-        match Answer::parse(&answer) {
-            Some(Answer::Fenced) => Err(SignalError::Fenced),
+        match SpoolReply::parse(&answer) {
+            Some(SpoolReply::Fenced) => Err(SignalError::Fenced),
             _ => Ok(()),
         }
     }
@@ -172,13 +172,13 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Option<SignalReport> {
-        let call = Call::Signal {
+        let call = OwnerCall::Signal {
             name: signal.name().to_owned(),
             grace,
         };
         match self.owner_of(job)?.ask(call, &[]).await {
-            Ok(Reply::Signalled(report)) => Some(report),
-            Ok(Reply::Done | Reply::IsStdinClosed(_) | Reply::Refused(_)) => None,
+            Ok(OwnerReply::Signalled(report)) => Some(report),
+            Ok(OwnerReply::Done | OwnerReply::IsStdinClosed(_) | OwnerReply::Refused(_)) => None,
             Err(error) => {
                 tracing::debug!(job = %job.id, %error, "the job's owner did not signal it");
                 None

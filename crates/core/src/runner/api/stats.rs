@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::runner::Runner;
-use crate::hosts::Usage;
+use crate::hosts::HostUsage;
 use sshjobs_job::{Caller, Scope};
 use sshjobs_store::OwnStatus;
 
@@ -56,7 +56,7 @@ impl Runner {
     /// Current activity of this process.
     pub fn stats(&self) -> Stats {
         let (running, finished, started) = self.shared.registry().counts();
-        let Usage {
+        let HostUsage {
             connections,
             channels_in_use,
         } = self.shared.hosts.pool().total_usage();

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::hosts::HostRef;
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use crate::runner::storing::Storing;
 use sshjobs_job::Job;
 
@@ -22,7 +22,7 @@ const KEPT_TAIL: usize = 1 << 20;
 const MOST_HALVINGS: usize = 64;
 
 /// Enforces the runner's limits: evicts finished jobs, output and idle connections.
-pub(crate) async fn sweep(shared: Arc<Shared>) {
+pub(crate) async fn sweep(shared: Arc<RunnerState>) {
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut growth = shared.growth.watch();
@@ -47,7 +47,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
 
 /// Makes another connection to each host whose connection has become heavy, so that the next job
 /// need not wait for one.
-pub(crate) async fn connect_ahead(shared: Arc<Shared>, mut heavy: mpsc::Receiver<HostRef>) {
+pub(crate) async fn connect_ahead(shared: Arc<RunnerState>, mut heavy: mpsc::Receiver<HostRef>) {
     while let Some(host) = heavy.recv().await {
         // The lease is dropped at once. Its connection stays in the pool for the next job.
         if let Err(error) = shared.hosts.pool().lease(&host).await {
@@ -57,13 +57,13 @@ pub(crate) async fn connect_ahead(shared: Arc<Shared>, mut heavy: mpsc::Receiver
 }
 
 /// Shows output that was held back because it may be the start of a secret.
-fn release_held_output(shared: &Shared) {
+fn release_held_output(shared: &RunnerState) {
     let recorded: Vec<Arc<Job>> = shared.registry().recorded().cloned().collect();
     let now = Instant::now();
     recorded.iter().for_each(|job| job.release_held_output(now));
 }
 
-fn expire_finished(shared: &Shared) {
+fn expire_finished(shared: &RunnerState) {
     let mut registry = shared.registry();
     registry.clear_graves();
     let finished: Vec<Arc<Job>> = registry.finished().cloned().collect();
@@ -80,7 +80,7 @@ fn expire_finished(shared: &Shared) {
     }
 }
 
-fn release_stored_output(shared: &Shared) {
+fn release_stored_output(shared: &RunnerState) {
     let Some(storing) = &shared.storing else { return };
     let finished: Vec<Arc<Job>> = shared.registry().finished().cloned().collect();
     release(&finished, storing);
@@ -98,7 +98,7 @@ fn release(finished: &[Arc<Job>], storing: &Storing) {
     }
 }
 
-fn bound_output(shared: &Shared) {
+fn bound_output(shared: &RunnerState) {
     // Copied, so that the registry is free while the logs are measured and trimmed.
     let (finished, running): (Vec<_>, Vec<_>) = {
         let registry = shared.registry();
@@ -148,9 +148,9 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use sshjobs_job::{Caller, Change, Draft, Exit, Outcome};
+    use sshjobs_job::{Caller, Draft, Exit, LogChange, Outcome};
     use sshjobs_output::{RingLimits, Stream};
-    use sshjobs_store::{Bounds, DiskFault, LogLimits, Memory, Record};
+    use sshjobs_store::{DiskFault, LogLimits, Memory, Record, StoreLimits};
 
     /// A job with this many lines of about 100 bytes.
     fn job(lines: usize) -> Arc<Job> {
@@ -159,7 +159,7 @@ mod tests {
         let text = format!("{}\n", "x".repeat(99)).repeat(lines);
         let job = Arc::new(job);
         job.record(
-            vec![Change::Append(Stream::Stdout.into(), text.into())],
+            vec![LogChange::Append(Stream::Stdout.into(), text.into())],
             Instant::now(),
         );
         job
@@ -176,7 +176,7 @@ mod tests {
             line_bytes: 1 << 16,
             interval: 1 << 16,
         };
-        let bounds = Bounds {
+        let bounds = StoreLimits {
             bytes: u64::MAX,
             age: u64::MAX,
         };
@@ -193,7 +193,7 @@ mod tests {
         storing.keep(&job, record, None);
         let text = format!("{}\n", "x".repeat(99)).repeat(1000);
         for _ in 0..20 {
-            let change = Change::Append(Stream::Stdout.into(), text.clone().into());
+            let change = LogChange::Append(Stream::Stdout.into(), text.clone().into());
             job.record(vec![change], Instant::now());
             while requests.store_next_output(&storing) {}
         }

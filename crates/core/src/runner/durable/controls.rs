@@ -11,9 +11,9 @@ use tokio::time::sleep;
 
 use super::follow_host::ask;
 use crate::hosts::HostRef;
-use crate::runner::state::{Shared, Stdin, chain};
-use sshjobs_job::spool::{self, Answer};
-use sshjobs_job::{Controls, FarEndError, Job, Signal, StdinPlan};
+use crate::runner::state::{JobStdin, RunnerState, chain};
+use sshjobs_job::spool::{self, SpoolReply};
+use sshjobs_job::{Controls, FarEndError, Job, Signal, Stdin};
 use sshjobs_output::TerminalSize;
 
 /// Longest pause between attempts to write.
@@ -24,13 +24,17 @@ const RESIZE_ATTEMPTS: usize = 6;
 const PIECE: usize = 32 << 10;
 
 /// The stdin of a durable job that another process started or follows.
-pub(crate) fn stdin_on_host(shared: &Arc<Shared>, job: &Arc<Job>) -> Arc<Stdin> {
+pub(crate) fn stdin_on_host(shared: &Arc<RunnerState>, job: &Arc<Job>) -> Arc<JobStdin> {
     stdin(shared, job, None)
 }
 
 /// Stdin with a known offset; `None` if another process started the job and the host must be asked.
-pub(super) fn stdin(shared: &Arc<Shared>, job: &Arc<Job>, known: Option<u64>) -> Arc<Stdin> {
-    let is_closed = !matches!(job.spec.stdin, StdinPlan::Open);
+pub(super) fn stdin(
+    shared: &Arc<RunnerState>,
+    job: &Arc<Job>,
+    known: Option<u64>,
+) -> Arc<JobStdin> {
+    let is_closed = !matches!(job.spec.stdin, Stdin::Open);
     let controls = Arc::new(DurableControls {
         shared: Arc::downgrade(shared),
         job: Arc::clone(job),
@@ -40,13 +44,13 @@ pub(super) fn stdin(shared: &Arc<Shared>, job: &Arc<Job>, known: Option<u64>) ->
             in_flight: Vec::new(),
         }),
     });
-    Arc::new(Stdin::unannounced(controls, Arc::clone(job), is_closed))
+    Arc::new(JobStdin::unannounced(controls, Arc::clone(job), is_closed))
 }
 
 /// Writes to a durable job's stdin. A short command writes each piece and reports the new offset,
 /// so a piece whose answer was lost is sent again without being written twice.
 struct DurableControls {
-    shared: std::sync::Weak<Shared>,
+    shared: std::sync::Weak<RunnerState>,
     job: Arc<Job>,
     /// Distinguishes our writes from those of other writers.
     writer: String,
@@ -125,9 +129,9 @@ impl DurableControls {
         for _ in 0..RESIZE_ATTEMPTS {
             let shared = self.shared.upgrade().ok_or(FarEndError::ConnectionLost)?;
             match ask(&shared, &HostRef::of(&self.job), &command, &[]).await {
-                Ok(Answer::Done) => return Ok(()),
-                Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
-                Ok(Answer::Busy) => {}
+                Ok(SpoolReply::Done) => return Ok(()),
+                Ok(SpoolReply::Closed) => return Err(FarEndError::StdinEnded),
+                Ok(SpoolReply::Busy) => {}
                 Ok(other) => {
                     tracing::debug!(job = %self.job.id, ?other, "the terminal was not resized");
                     return Err(FarEndError::Unsupported(
@@ -159,12 +163,12 @@ impl DurableControls {
         loop {
             let shared = self.shared.upgrade().ok_or(FarEndError::ConnectionLost)?;
             match ask(&shared, &HostRef::of(&self.job), &command(), input).await {
-                Ok(Answer::At(at)) => return Ok(WriteAnswer::Written(at)),
-                Ok(Answer::Moved(at)) => return Ok(WriteAnswer::Moved(at)),
-                Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
-                Ok(Answer::Busy) => {}
+                Ok(SpoolReply::At(at)) => return Ok(WriteAnswer::Written(at)),
+                Ok(SpoolReply::Moved(at)) => return Ok(WriteAnswer::Moved(at)),
+                Ok(SpoolReply::Closed) => return Err(FarEndError::StdinEnded),
+                Ok(SpoolReply::Busy) => {}
                 // The new owner of the host can be reached at its replica.
-                Ok(Answer::Fenced) => return Err(FarEndError::ConnectionLost),
+                Ok(SpoolReply::Fenced) => return Err(FarEndError::ConnectionLost),
                 Ok(other) => tracing::debug!(job = %self.job.id, ?other, "stdin was not written"),
                 Err(error) => {
                     tracing::debug!(job = %self.job.id, error = chain(&error), "stdin can't be written now");

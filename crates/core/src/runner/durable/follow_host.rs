@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::frames::tell;
 use super::spool_calls::{fenced, note_refusal, run_on};
 use crate::hosts::HostRef;
-use crate::runner::state::{Follower, Session, SessionStart, Shared, SpawnError};
-use sshjobs_job::spool::{Answer, Frames};
+use crate::runner::state::{Follower, FollowerSession, RunnerState, SessionStart, SpawnError};
+use sshjobs_job::spool::{FrameReader, SpoolReply};
 
 /// Silence after which a follower counts as lost. It sends a heartbeat every five seconds.
 const SILENCE: Duration = Duration::from_secs(20);
@@ -43,7 +43,7 @@ enum Over {
 }
 
 /// The follower of a host. Starts its task if it is new.
-pub(crate) fn follower_of(shared: &Arc<Shared>, host: &HostRef) -> Arc<Follower> {
+pub(crate) fn follower_of(shared: &Arc<RunnerState>, host: &HostRef) -> Arc<Follower> {
     let (follower, is_new) = shared.followers.of(host);
     if is_new {
         shared.spawn_task(follow_host(
@@ -56,7 +56,7 @@ pub(crate) fn follower_of(shared: &Arc<Shared>, host: &HostRef) -> Arc<Follower>
 }
 
 /// Follows the durable jobs of a host, over any number of connections, until none is left.
-async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>) {
+async fn follow_host(shared: Arc<RunnerState>, host: HostRef, follower: Arc<Follower>) {
     let mut pause = FIRST_PAUSE;
     loop {
         if follower.is_idle() {
@@ -100,7 +100,11 @@ async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>
 }
 
 /// One session, from its connection to its end.
-async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<Over, SpawnError> {
+async fn follow(
+    shared: &RunnerState,
+    host: &HostRef,
+    follower: &Follower,
+) -> Result<Over, SpawnError> {
     let sessions = &shared.sessions;
     let start = || {
         let name = format!("f{:016x}", rand::random::<u64>());
@@ -123,8 +127,8 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
     Ok(over)
 }
 
-async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
-    let mut frames = Frames::default();
+async fn read(session: &mut dyn FollowerSession, follower: &Follower) -> Over {
+    let mut frames = FrameReader::default();
     let mut is_up = false;
     let mut has_delivered = false;
     let mut greeting = Vec::new();
@@ -170,7 +174,8 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
             greeting.extend(bytes.iter().take(room));
             let has_line = bytes.contains(&b'\n');
             if has_line
-                && Answer::parse(&String::from_utf8_lossy(&greeting)) == Some(Answer::Missing)
+                && SpoolReply::parse(&String::from_utf8_lossy(&greeting))
+                    == Some(SpoolReply::Missing)
             {
                 return Over::Missing;
             }
@@ -180,11 +185,11 @@ async fn read(session: &mut dyn Session, follower: &Follower) -> Over {
 
 /// Runs a command of the spool where a job's host is; see [`run_on`].
 pub(crate) async fn ask(
-    shared: &Shared,
+    shared: &RunnerState,
     host: &HostRef,
     command: &str,
     input: &[u8],
-) -> Result<Answer, SpawnError> {
+) -> Result<SpoolReply, SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
     let command = fenced(shared, &host.name, command.to_owned());
     let asked = run_on(lease.connection(), &command, input).await;

@@ -31,7 +31,7 @@ pub(super) async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
             bytes,
         } => {
             let job = JobId::from(job.as_str());
-            let piece = Piece {
+            let piece = FramePiece {
                 stream,
                 offset,
                 bytes,
@@ -77,7 +77,7 @@ async fn pass_on(follower: &Follower, job: &JobId, event: FarEvent) {
 }
 
 /// A piece of output and its position in its stream.
-struct Piece {
+struct FramePiece {
     stream: Stream,
     offset: u64,
     bytes: Bytes,
@@ -85,8 +85,8 @@ struct Piece {
 
 /// The new part of a piece of output. `None` if nothing is new, or if something before it is
 /// missing.
-fn fresh_data(follower: &Follower, job: &JobId, piece: Piece) -> Option<FarEvent> {
-    let Piece {
+fn fresh_data(follower: &Follower, job: &JobId, piece: FramePiece) -> Option<FarEvent> {
+    let FramePiece {
         stream,
         offset,
         mut bytes,
@@ -220,7 +220,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use sshjobs_job::spool::Measured;
+    use sshjobs_job::spool::EndFigures;
     use sshjobs_job::{Caller, Draft, Job};
     use sshjobs_output::RingLimits;
 
@@ -228,7 +228,7 @@ mod tests {
         status: 0,
         sent: None,
         limit: None,
-        measured: Measured {
+        measured: EndFigures {
             kills_in_cgroup: None,
             kills_on_host: None,
             cpu: None,

@@ -9,12 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
 use super::spool_calls::{self, fenced};
-use crate::hosts::{Asking, BecomeError, HostRef, Hosts, Lease, Link, Login};
-use crate::runner::state::{Follower, Shared, SpawnError};
-use sshjobs_job::spool::{self, Answer, BecomeOrder, Order};
+use crate::hosts::{Asking, BecomeError, GateLogin, HostRef, Hosts, Lease, Link};
+use crate::runner::state::{Follower, RunnerState, SpawnError};
+use sshjobs_job::spool::{self, BecomeOrder, SpoolOrder, SpoolReply};
 use sshjobs_job::{
-    BECOME_PASSWORD, Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, StdinPlan,
-    from_home, whole_script,
+    BECOME_PASSWORD, Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, Stdin, from_home,
+    whole_script,
 };
 use sshjobs_output::printable;
 use sshjobs_output::scrub::hide_in;
@@ -47,7 +47,7 @@ impl StartedOnHost {
 /// Obeys `abandoned` up to the moment at which the start order is sent: from then on the host may
 /// run the job, so its answer is awaited.
 pub(crate) async fn start_on_host(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     job: &Job,
     abandoned: &CancellationToken,
 ) -> Result<StartedOnHost, SpawnError> {
@@ -98,7 +98,7 @@ pub(crate) async fn start_on_host(
 
 /// Sends the start order of a job once more, and does not follow the job. For a start that was
 /// interrupted.
-pub(crate) async fn repeat_start(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
+pub(crate) async fn repeat_start(shared: &Arc<RunnerState>, job: &Job) -> Result<(), SpawnError> {
     let order = order(shared, job);
     order.check()?;
     let lease = shared.hosts.pool().lease(&HostRef::of(job)).await?;
@@ -125,7 +125,7 @@ struct Sending<'a> {
     /// The command of the spool.
     start: String,
     job: &'a Job,
-    order: &'a Order,
+    order: &'a SpoolOrder,
     /// Who is asked for the password of another user.
     asking: Asking,
 }
@@ -153,7 +153,7 @@ impl Sending<'_> {
     ) -> Result<Confirmed, SpawnError> {
         let Self { hosts, job, .. } = self;
         let host = HostRef::of(job);
-        let login = Login {
+        let login = GateLogin {
             host: &host,
             link,
             asking: self.asking,
@@ -207,13 +207,13 @@ impl Sending<'_> {
         let link = Arc::clone(link);
 
         match answer {
-            Answer::Told => Ok(Confirmed { link, session }),
-            Answer::Done => Ok(Confirmed {
+            SpoolReply::Told => Ok(Confirmed { link, session }),
+            SpoolReply::Done => Ok(Confirmed {
                 link,
                 session: None,
             }),
-            Answer::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
-            Answer::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
+            SpoolReply::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
+            SpoolReply::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
                 let refusal = refusal(becomes, &without(password, why));
                 Err(Box::new(BecomeError {
                     host,
@@ -222,21 +222,21 @@ impl Sending<'_> {
                 })
                 .into())
             }
-            Answer::Failed(why) => Err(SpawnError::Spool {
+            SpoolReply::Failed(why) => Err(SpawnError::Spool {
                 host,
                 why: without(password, why),
             }),
-            Answer::Fenced => Err(SpawnError::Spool {
+            SpoolReply::Fenced => Err(SpawnError::Spool {
                 host,
                 why: "another replica has taken the host over".to_owned(),
             }),
-            other @ (Answer::Send
-            | Answer::Missing
-            | Answer::At(_)
-            | Answer::Moved(_)
-            | Answer::Busy
-            | Answer::NotBecome(_)
-            | Answer::Closed) => Err(SpawnError::Spool {
+            other @ (SpoolReply::Send
+            | SpoolReply::Missing
+            | SpoolReply::At(_)
+            | SpoolReply::Moved(_)
+            | SpoolReply::Busy
+            | SpoolReply::NotBecome(_)
+            | SpoolReply::Closed) => Err(SpawnError::Spool {
                 host,
                 why: format!("it answered {other:?}"),
             }),
@@ -277,17 +277,17 @@ fn refusal(becomes: &Become, why: &str) -> BecomeRefusal {
 }
 
 /// The order with which a host starts and supervises a job.
-fn order(shared: &Shared, job: &Job) -> Order {
+fn order(shared: &RunnerState, job: &Job) -> SpoolOrder {
     let spec = &job.spec;
-    Order {
+    SpoolOrder {
         mark: job.mark.as_str().to_owned(),
         command: spec.command.clone(),
         cwd: spec.cwd.as_deref().map(|directory| from_home(directory).to_owned()),
         env: spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         stdin: match &spec.stdin {
-            StdinPlan::Open => spool::Stdin::Open,
-            StdinPlan::Closed => spool::Stdin::Closed,
-            StdinPlan::Text(text) => spool::Stdin::Text(text.clone()),
+            Stdin::Open => spool::SpoolStdin::Open,
+            Stdin::Closed => spool::SpoolStdin::Closed,
+            Stdin::Text(text) => spool::SpoolStdin::Text(text.clone()),
         },
         timeout: spec.timeout,
         grace: shared.limits.kill_grace,

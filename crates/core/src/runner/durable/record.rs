@@ -11,14 +11,14 @@ use crate::hosts::{HostRef, Link};
 use crate::runner::record::{
     OutputCount, QueuedFarEnd, answer_queries, has_answering_terminal, record_queued_in_task,
 };
-use crate::runner::state::{Follower, Shared};
+use crate::runner::state::{Follower, RunnerState};
 use sshjobs_job::{Backlog, FarEvent, Job, Positions};
 
 /// Maximum events of a job that wait for its recorder.
 const QUEUE: usize = 64;
 
 /// Follows and records a durable job that was just started.
-pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: StartedOnHost) {
+pub(crate) fn record_started(shared: &Arc<RunnerState>, job: &Arc<Job>, started: StartedOnHost) {
     let StartedOnHost {
         follower,
         link,
@@ -30,7 +30,7 @@ pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: Star
 /// Follows and records a job that was just started: in `session`, if the host has added it to that one.
 /// `link` is the connection over which it was started.
 pub(crate) fn follow_new(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     job: &Arc<Job>,
     follower: &Follower,
     session: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) fn follow_new(
 }
 
 /// Follows and records a durable job whose process has ended, after these positions.
-pub(crate) fn follow_again(shared: &Arc<Shared>, job: &Arc<Job>, positions: Positions) {
+pub(crate) fn follow_again(shared: &Arc<RunnerState>, job: &Arc<Job>, positions: Positions) {
     let follower = follower_of(shared, &HostRef::of(job));
     let (events, receiver) = mpsc::channel(QUEUE);
     // Until the first session has caught up, `Job::caught_up` waits for output on the host.
@@ -56,7 +56,7 @@ pub(crate) fn follow_again(shared: &Arc<Shared>, job: &Arc<Job>, positions: Posi
 /// Records a job in a task. `link` is the connection over which it was started; `None` if another
 /// process started it, so that the offset of its stdin is unknown.
 fn record_in_task(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     job: &Arc<Job>,
     events: mpsc::Receiver<FarEvent>,
     link: Option<&Arc<Link>>,

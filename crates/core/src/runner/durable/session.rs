@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 
 use super::spool_calls::{install, note_refusal, run_on};
 use crate::hosts::{HostRef, Hosts, Lease, Link};
-use crate::runner::state::{Session, SessionStart, Sessions, SpawnError, Tasks};
-use sshjobs_job::spool::{self, Answer, FollowFrom};
+use crate::runner::state::{FollowerSession, RunnerTasks, SessionStart, Sessions, SpawnError};
+use sshjobs_job::spool::{self, FollowFrom, SpoolReply};
 use sshjobs_ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Sessions over SSH.
@@ -18,7 +18,7 @@ pub(crate) struct SshSessions {
     pub(crate) hosts: Arc<Hosts>,
     /// Time after which files of jobs that have ended are deleted on their hosts.
     pub(crate) keep_stored: Duration,
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: RunnerTasks,
 }
 
 impl Sessions for SshSessions {
@@ -26,7 +26,7 @@ impl Sessions for SshSessions {
         &'a self,
         host: &'a HostRef,
         start: &'a (dyn Fn() -> SessionStart + Send + Sync),
-    ) -> BoxFuture<'a, Result<Option<Box<dyn Session>>, SpawnError>> {
+    ) -> BoxFuture<'a, Result<Option<Box<dyn FollowerSession>>, SpawnError>> {
         self.start_session(host, start).boxed()
     }
 
@@ -44,7 +44,7 @@ impl SshSessions {
         &self,
         host: &HostRef,
         start: &(dyn Fn() -> SessionStart + Send + Sync),
-    ) -> Result<Option<Box<dyn Session>>, SpawnError> {
+    ) -> Result<Option<Box<dyn FollowerSession>>, SpawnError> {
         let lease = self.hosts.pool().lease(host).await?;
         if !lease.connection().answers().await {
             return Ok(None);
@@ -70,20 +70,20 @@ impl SshSessions {
     async fn install_scripts(&self, host: &HostRef) -> Result<(), SpawnError> {
         let lease = self.hosts.pool().lease(host).await?;
         match install(lease.connection()).await.map_err(|source| failed(host, source))? {
-            Answer::Failed(why) | Answer::Unsupported(why) => Err(SpawnError::Spool {
+            SpoolReply::Failed(why) | SpoolReply::Unsupported(why) => Err(SpawnError::Spool {
                 host: host.name.clone(),
                 why,
             }),
-            Answer::Done
-            | Answer::Told
-            | Answer::Send
-            | Answer::Missing
-            | Answer::At(_)
-            | Answer::Moved(_)
-            | Answer::Busy
-            | Answer::NotBecome(_)
-            | Answer::Closed
-            | Answer::Fenced => Ok(()),
+            SpoolReply::Done
+            | SpoolReply::Told
+            | SpoolReply::Send
+            | SpoolReply::Missing
+            | SpoolReply::At(_)
+            | SpoolReply::Moved(_)
+            | SpoolReply::Busy
+            | SpoolReply::NotBecome(_)
+            | SpoolReply::Closed
+            | SpoolReply::Fenced => Ok(()),
         }
     }
 }
@@ -119,7 +119,7 @@ struct SshSession {
     lease: Lease<Arc<Link>>,
 }
 
-impl Session for SshSession {
+impl FollowerSession for SshSession {
     fn next(&mut self) -> BoxFuture<'_, Option<Bytes>> {
         async {
             loop {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
-use crate::hosts::{Lease, Link, Printed, Script, SlotWait, is_refused, run_fed};
-use crate::runner::state::Shared;
+use crate::hosts::{CommandOutcome, Lease, Link, Script, SlotWait, is_refused, run_fed};
+use crate::runner::state::RunnerState;
 use sshjobs_job::LoginShell;
-use sshjobs_job::spool::{self, Answer, Fence};
+use sshjobs_job::spool::{self, Fence, SpoolReply};
 use sshjobs_output::printable;
 use sshjobs_ssh::ChannelError;
 
@@ -27,7 +27,7 @@ pub(crate) async fn run_on(
     link: &Link,
     command: &str,
     input: &[u8],
-) -> Result<Answer, ChannelError> {
+) -> Result<SpoolReply, ChannelError> {
     run_within(link, command, input, ANSWER).await
 }
 
@@ -37,14 +37,14 @@ async fn run_within(
     command: &str,
     input: &[u8],
     limit: Duration,
-) -> Result<Answer, ChannelError> {
+) -> Result<SpoolReply, ChannelError> {
     let answer = run(link, command, input.to_vec().into(), limit).await?;
-    if answer != Answer::Missing {
+    if answer != SpoolReply::Missing {
         return Ok(answer);
     }
     // A missing script has run nothing, so the command can be sent again.
     let installed = install(link).await?;
-    if installed == Answer::Done {
+    if installed == SpoolReply::Done {
         run(link, command, input.to_vec().into(), limit).await
     } else {
         Ok(installed)
@@ -52,7 +52,7 @@ async fn run_within(
 }
 
 /// A command of the spool as this process may give it to a host.
-pub(crate) fn fenced(shared: &Shared, host: &str, command: String) -> String {
+pub(crate) fn fenced(shared: &RunnerState, host: &str, command: String) -> String {
     match shared.storing.as_ref().and_then(|storing| storing.store.fence(host)) {
         Some((name, token)) => spool::fenced(&command, &Fence { name, token }),
         None => command,
@@ -64,7 +64,7 @@ pub(crate) async fn start(
     link: &Link,
     command: &str,
     order: &SecretString,
-) -> Result<Answer, ChannelError> {
+) -> Result<SpoolReply, ChannelError> {
     // The host waits up to 30 s for a change of the user.
     let limit = ANSWER + Duration::from_secs(30);
     run_within(link, command, order.expose_secret().as_bytes(), limit).await
@@ -80,7 +80,7 @@ pub(crate) fn note_refusal(lease: Lease<Arc<Link>>, error: ChannelError) -> Chan
 }
 
 /// Installs the scripts.
-pub(crate) async fn install(link: &Link) -> Result<Answer, ChannelError> {
+pub(crate) async fn install(link: &Link) -> Result<SpoolReply, ChannelError> {
     run(
         link,
         &spool::install(),
@@ -95,7 +95,7 @@ async fn run(
     command: &str,
     input: SecretSlice<u8>,
     limit: Duration,
-) -> Result<Answer, ChannelError> {
+) -> Result<SpoolReply, ChannelError> {
     let mut wait = SlotWait::new();
     loop {
         let answer = run_once(link, command, &input, limit).await;
@@ -110,7 +110,7 @@ async fn run_once(
     command: &str,
     input: &SecretSlice<u8>,
     limit: Duration,
-) -> Result<Answer, ChannelError> {
+) -> Result<SpoolReply, ChannelError> {
     // Input that is long, or not UTF-8, needs a channel of its own.
     let text = std::str::from_utf8(input.expose_secret())
         .ok()
@@ -135,11 +135,11 @@ async fn run_once(
     };
     let printed = run_fed(channel, command, input, limit, has_answered).await?;
     Ok(final_answer(&printed.stdout)
-        .unwrap_or_else(|| Answer::Unsupported(why_no_answer(&printed))))
+        .unwrap_or_else(|| SpoolReply::Unsupported(why_no_answer(&printed))))
 }
 
 /// Describes a command that ended without an answer.
-fn why_no_answer(printed: &Printed) -> String {
+fn why_no_answer(printed: &CommandOutcome) -> String {
     let status = printed.status.map_or_else(
         || "no status".to_owned(),
         |status| format!("status {status}"),
@@ -157,8 +157,8 @@ fn why_no_answer(printed: &Printed) -> String {
 }
 
 /// The answer of a script that has got its input. `None` if there is none.
-fn final_answer(printed: &str) -> Option<Answer> {
-    Answer::parse(printed).filter(|answer| *answer != Answer::Send)
+fn final_answer(printed: &str) -> Option<SpoolReply> {
+    SpoolReply::parse(printed).filter(|answer| *answer != SpoolReply::Send)
 }
 
 /// Whether the script's answer is complete.

@@ -7,15 +7,15 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::timeout;
 
-use crate::runner::state::{Shared, Stdin, WriteError};
+use crate::runner::state::{JobStdin, RunnerState, WriteError};
 use sshjobs_job::{Controls, FarEndError, Job, Member, MemberProgress, Signal};
 use sshjobs_output::TerminalSize;
 
 /// The stdin of a fleet. Data is written to every running member. A member that does not read in
 /// time is skipped.
 pub(crate) struct FleetControls {
-    // Weak, because the registry of `Shared` holds this as part of the fleet's stdin.
-    pub(crate) shared: Weak<Shared>,
+    // Weak, because the registry of `RunnerState` holds this as part of the fleet's stdin.
+    pub(crate) shared: Weak<RunnerState>,
     pub(crate) job: Arc<Job>,
 }
 
@@ -29,7 +29,7 @@ impl FleetControls {
     }
 
     /// The stdins of the running members.
-    async fn stdins(&self) -> Vec<Arc<Stdin>> {
+    async fn stdins(&self) -> Vec<Arc<JobStdin>> {
         let Some(shared) = self.shared.upgrade() else { return Vec::new() };
         let Some(fleet) = &self.job.fleet else { return Vec::new() };
         // A process that has just taken over the fleet takes over its members one by one.
@@ -48,7 +48,7 @@ fn is_running(member: &Member) -> bool {
     matches!(member.progress, MemberProgress::Started { .. })
 }
 
-fn stdin_of(shared: &Shared, member: &Member) -> Option<Arc<Stdin>> {
+fn stdin_of(shared: &RunnerState, member: &Member) -> Option<Arc<JobStdin>> {
     shared.registry().stdin(member.job.as_ref()?)
 }
 

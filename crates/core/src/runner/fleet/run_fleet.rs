@@ -17,13 +17,15 @@ use crate::runner::foreign::lookup;
 use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
 use crate::runner::signal::end_tree;
 use crate::runner::start::spawn;
-use crate::runner::state::{FleetToRun, Lookup, Order, Shared, SpawnError, Stdin, chain};
+use crate::runner::state::{
+    FleetToRun, JobStdin, Lookup, RunnerState, SpawnError, StartOrder, chain,
+};
 use sshjobs_job::{
     Backlog, Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace,
-    Phase, Printed, Rollout, Scope, StdinPlan, Turn, Wait, split_old_line,
+    Phase, PrintedSummary, Rollout, Scope, Stdin, Turn, Wait, split_old_line,
 };
 use sshjobs_output::{
-    Keep, LineNo, MemberNo, Page, PageLine, PageQuery, Render, Selection, Source, Stream,
+    Keep, Line, LineNo, MemberNo, OutputSource, Page, PageQuery, Render, Selection, Stream,
 };
 
 /// Maximum events that wait for the recorder.
@@ -41,13 +43,13 @@ const MOST_TOLD: usize = 100;
 
 /// Runs fleets: new ones, and those of processes that have ended. For some of the latter, the
 /// secrets are lost.
-pub(crate) async fn run_fleets(shared: Arc<Shared>, mut fleets: mpsc::Receiver<FleetToRun>) {
+pub(crate) async fn run_fleets(shared: Arc<RunnerState>, mut fleets: mpsc::Receiver<FleetToRun>) {
     while let Some(fleet) = fleets.recv().await {
         spawn_roll_out(&shared, fleet);
     }
 }
 
-fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
+fn spawn_roll_out(shared: &Arc<RunnerState>, fleet: FleetToRun) {
     let FleetToRun {
         job,
         lacks_secrets,
@@ -60,8 +62,8 @@ fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
         shared: Arc::downgrade(shared),
         job: Arc::clone(&job),
     });
-    let is_closed = !matches!(job.spec.stdin, StdinPlan::Open);
-    let stdin = Arc::new(Stdin::unannounced(controls, Arc::clone(&job), is_closed));
+    let is_closed = !matches!(job.spec.stdin, Stdin::Open);
+    let stdin = Arc::new(JobStdin::unannounced(controls, Arc::clone(&job), is_closed));
     shared.registry().note_followed(&job.id, stdin, None);
     // The launch may have been cancelled meanwhile.
     is_running.send(()).ok();
@@ -74,7 +76,7 @@ fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
 }
 
 /// Result of one task of a roll-out.
-enum Step {
+enum FleetStep {
     Ended(usize, MemberEnd),
     /// The pause before another attempt to start this member has ended.
     Due(usize),
@@ -83,7 +85,7 @@ enum Step {
 /// Boxed, because starting a member is the same function as starting a fleet, and an `async fn`
 /// can't contain itself.
 fn roll_out(
-    shared: Arc<Shared>,
+    shared: Arc<RunnerState>,
     job: Arc<Job>,
     lacks_secrets: bool,
     events: mpsc::Sender<FarEvent>,
@@ -119,15 +121,15 @@ fn roll_out(
 
 /// A running fleet.
 struct FleetTask {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerState>,
     job: Arc<Job>,
     events: mpsc::Sender<FarEvent>,
     /// Lines of each member that the fleet's log had when this process took over.
-    printed: Vec<Printed>,
+    printed: Vec<PrintedSummary>,
     /// Whether no line of the log had been evicted by then.
     has_whole_log: bool,
     rollout: Rollout,
-    tasks: JoinSet<Step>,
+    tasks: JoinSet<FleetStep>,
     lacks_secrets: bool,
 }
 
@@ -169,7 +171,7 @@ impl FleetTask {
                     .and_then(Member::end)
             };
             if let Some(end) = ended {
-                self.take(Step::Ended(index, end), fleet);
+                self.take(FleetStep::Ended(index, end), fleet);
                 continue;
             }
             let task = MemberTask {
@@ -180,7 +182,7 @@ impl FleetTask {
                 printed: self.printed.get(index).cloned().unwrap_or_default(),
                 lacks_secrets: self.lacks_secrets,
             };
-            self.tasks.spawn(async move { Step::Ended(index, task.run().await) });
+            self.tasks.spawn(async move { FleetStep::Ended(index, task.run().await) });
         }
     }
 
@@ -188,25 +190,25 @@ impl FleetTask {
     /// recorded the member's end and before it appended its last lines. Then those lines are copied
     /// again from where the log ends.
     fn has_all_lines_of(&self, index: usize, member: &Member) -> bool {
-        let known = self.printed.get(index).map_or(0, Printed::lines);
+        let known = self.printed.get(index).map_or(0, PrintedSummary::lines);
         // Evicted lines can't be counted, so the record of the end must do.
         !self.has_whole_log
             || member.job.is_none()
             || known >= member.result().map_or(0, |result| result.lines)
     }
 
-    fn take(&mut self, step: Step, fleet: &Fleet) {
+    fn take(&mut self, step: FleetStep, fleet: &Fleet) {
         match step {
-            Step::Ended(index, end) => {
+            FleetStep::Ended(index, end) => {
                 if let Some(pause) = self.rollout.end(index, end) {
                     fleet.change_member(index, Member::note_retry);
                     self.tasks.spawn(async move {
                         sleep(pause).await;
-                        Step::Due(index)
+                        FleetStep::Due(index)
                     });
                 }
             }
-            Step::Due(index) => self.rollout.retry(index),
+            FleetStep::Due(index) => self.rollout.retry(index),
         }
     }
 }
@@ -219,14 +221,14 @@ fn status(fleet: &Fleet) -> u32 {
 /// Member output that the log of a resumed fleet has already.
 struct PrintedBefore {
     /// By member.
-    of_members: Vec<Printed>,
+    of_members: Vec<PrintedSummary>,
     /// Whether no line was evicted.
     is_whole: bool,
 }
 
 async fn printed_before(job: &Job) -> PrintedBefore {
     let names: Vec<String> = job.spec.fleet.iter().flat_map(|plan| plan.members.clone()).collect();
-    let mut printed = vec![Printed::default(); names.len()];
+    let mut printed = vec![PrintedSummary::default(); names.len()];
     let mut cursor = LineNo::START;
     let mut is_whole = true;
     loop {
@@ -257,7 +259,7 @@ async fn printed_before(job: &Job) -> PrintedBefore {
 }
 
 /// Index of the member that printed a line, and the line without the member's name.
-fn member_and_text<'a>(line: &'a PageLine, names: &[String]) -> Option<(usize, &'a str)> {
+fn member_and_text<'a>(line: &'a Line, names: &[String]) -> Option<(usize, &'a str)> {
     if let Some(member) = line.member {
         return Some((member.index(), &line.text));
     }
@@ -279,12 +281,12 @@ fn page(cursor: LineNo, render: Render) -> PageQuery {
 
 /// One member, from start to end.
 struct MemberTask {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerState>,
     job: Arc<Job>,
     index: usize,
     events: mpsc::Sender<FarEvent>,
     /// Output of the member that the fleet's log has.
-    printed: Printed,
+    printed: PrintedSummary,
     /// Another process started the fleet, and its secrets are lost.
     lacks_secrets: bool,
 }
@@ -395,8 +397,8 @@ impl MemberTask {
         }
     }
 
-    fn order(&self, name: &str, key: Option<String>) -> Order {
-        Order::new(&self.job.caller, self.spec(name), key)
+    fn order(&self, name: &str, key: Option<String>) -> StartOrder {
+        StartOrder::new(&self.job.caller, self.spec(name), key)
     }
 
     /// Asks the replica that holds a host for it: all members run where the fleet does.
@@ -486,7 +488,7 @@ impl MemberTask {
         events
             .into_iter()
             .map(|(stream, text)| {
-                FarEvent::Data(Source::of_member(member, stream), Bytes::from(text))
+                FarEvent::Data(OutputSource::of_member(member, stream), Bytes::from(text))
             })
             .collect()
     }
@@ -496,8 +498,8 @@ impl MemberTask {
 mod tests {
     use super::*;
 
-    fn line(member: Option<MemberNo>, text: &str) -> PageLine {
-        PageLine {
+    fn line(member: Option<MemberNo>, text: &str) -> Line {
+        Line {
             line_no: LineNo::new(1),
             stream: Stream::Stdout,
             member,

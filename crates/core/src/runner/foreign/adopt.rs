@@ -8,9 +8,9 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::open::{Opened, Resumed, close, damaged, open, resume};
+use super::open::{ForeignLog, Resumed, close, damaged, open, resume};
 use crate::runner::durable::follow_again;
-use crate::runner::state::{FleetToRun, QueuedJob, Shared};
+use crate::runner::state::{FleetToRun, QueuedJob, RunnerState};
 use crate::runner::storing::Storing;
 use sshjobs_job::{Job, JobId, Log, Pace, Phase, Positions, SecretFingerprint, wall_now};
 use sshjobs_output::scrub::HiddenSecret;
@@ -24,7 +24,7 @@ const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Searches for jobs whose process has ended. Closes attached jobs, which are lost, and resumes
 /// durable ones.
-pub(crate) async fn adopt(shared: Arc<Shared>) {
+pub(crate) async fn adopt(shared: Arc<RunnerState>) {
     let Some(storing) = shared.storing.clone() else { return };
     let mut tick = interval(CHECK_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -35,7 +35,7 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
 }
 
 /// Takes over the jobs whose process has ended now, and those for which that has failed before.
-pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
+pub(super) async fn adopt_once(shared: &Arc<RunnerState>, storing: &Arc<Storing>) {
     let _adopting = shared.foreign_jobs.adopting.lock().await;
     for id in shared.foreign_jobs.take_to_take_over() {
         take_over_again(shared, storing, id).await;
@@ -65,7 +65,7 @@ pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
 }
 
 /// Takes over a job that this process has claimed, and does not record.
-async fn take_over_again(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobId) {
+async fn take_over_again(shared: &Arc<RunnerState>, storing: &Arc<Storing>, id: JobId) {
     let read = {
         let id = id.clone();
         storing.blocking(move |store| {
@@ -92,7 +92,7 @@ fn may_be_finished(record: &Record) -> bool {
 }
 
 /// Resumes a durable job that no process follows, when a caller asks for the job.
-pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
+pub(crate) async fn adopt_if_orphan(shared: &Arc<RunnerState>, id: &JobId) {
     let Some(storing) = shared.storing.clone() else { return };
     if storing.store.peers().is_some_and(|peers| !peers.may_act()) {
         // The lease is not valid, and no caller should wait for NATS.
@@ -124,7 +124,7 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
 }
 
 /// A job that was claimed.
-enum Taken {
+enum Adoption {
     /// It runs.
     Resumed(Box<Resumed>),
     /// It waits for its turn.
@@ -133,7 +133,7 @@ enum Taken {
     Closed(Arc<Job>),
 }
 
-pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
+pub(super) async fn take_over(shared: &Arc<RunnerState>, storing: &Arc<Storing>, record: Record) {
     let limits = shared.limits;
     let id = record.id.clone();
     // Before the claim: after it, a caller that goes away must not leave the job without a process.
@@ -159,23 +159,23 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
         }
         if record.durable {
             return resume(store, record, limits.ring(Pace::Free), limits.log())
-                .map(|resumed| resumed.map(|resumed| Taken::Resumed(Box::new(resumed))));
+                .map(|resumed| resumed.map(|resumed| Adoption::Resumed(Box::new(resumed))));
         }
         tracing::info!(job = %record.id, "its process has ended: the job is lost");
         let id = record.id.clone();
         close(store, record, limits.log())?;
         let closed = open(store, &id, limits.ring(Pace::Free), limits.log())?;
-        Ok(closed.map(|closed| Taken::Closed(closed.job)))
+        Ok(closed.map(|closed| Adoption::Closed(closed.job)))
     });
     match taken.await {
-        Some(Ok(Some(Taken::Closed(job)))) => {
+        Some(Ok(Some(Adoption::Closed(job)))) => {
             if let Phase::Ended(outcome) = job.status().phase {
                 shared.observer.note_end(&job, &outcome);
             }
             shared.leave_queue_later(&job);
         }
-        Some(Ok(Some(Taken::Queued(queued)))) => queue_again(shared, *queued).await,
-        Some(Ok(Some(Taken::Resumed(resumed)))) => {
+        Some(Ok(Some(Adoption::Queued(queued)))) => queue_again(shared, *queued).await,
+        Some(Ok(Some(Adoption::Resumed(resumed)))) => {
             follow_resumed(shared, storing, *resumed, secrets).await;
         }
         Some(Ok(None)) | None => {}
@@ -199,14 +199,19 @@ fn can_be_left(storing: &Storing, record: &Record) -> bool {
 
 /// Waits for the end of a durable job whose secrets can't be hidden here. Shows and stores none of its output. Does not claim
 /// the job, so that a process that has the secrets can still take it over, with all of its output.
-async fn follow_unclaimed(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobId, why: String) {
+async fn follow_unclaimed(
+    shared: &Arc<RunnerState>,
+    storing: &Arc<Storing>,
+    id: JobId,
+    why: String,
+) {
     let ring = shared.limits.ring(Pace::Free);
     let log_limits = shared.limits.log();
     let opening = {
         let id = id.clone();
         storing.blocking(move |store| open(store, &id, ring, log_limits))
     };
-    let Opened { job, record, .. } = match opening.await {
+    let ForeignLog { job, record, .. } = match opening.await {
         Some(Ok(Some(opened))) => opened,
         Some(Ok(None)) | None => return,
         Some(Err(error)) => {
@@ -232,7 +237,7 @@ async fn follow_unclaimed(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobI
 }
 
 /// Launches a job here that another process has left in its queue.
-async fn queue_again(shared: &Shared, queued: QueuedJob) {
+async fn queue_again(shared: &RunnerState, queued: QueuedJob) {
     let QueuedJob { job, record, .. } = &queued;
     if shared.registry().is_known(&job.id) {
         // It was claimed twice, and waits here already.
@@ -253,7 +258,7 @@ async fn queue_again(shared: &Shared, queued: QueuedJob) {
 
 /// Follows and records a durable job here, or continues the roll-out of a fleet.
 async fn follow_resumed(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     storing: &Arc<Storing>,
     resumed: Resumed,
     secrets: Result<Vec<HiddenSecret>, String>,
@@ -298,10 +303,10 @@ fn claim_queued(
     store: &dyn Store,
     record: Record,
     limits: RingLimits,
-) -> Result<Taken, StoreError> {
+) -> Result<Adoption, StoreError> {
     let spec = record.spec().map_err(|error| damaged(&record.id, &error))?;
     let log = Log::resumed(Ring::new(limits), record.past());
-    Ok(Taken::Queued(Box::new(QueuedJob {
+    Ok(Adoption::Queued(Box::new(QueuedJob {
         job: Arc::new(Job::begun(record.identity(), spec, log)),
         record: Record {
             owner: store.own_name().to_owned(),
@@ -315,7 +320,7 @@ fn claim_queued(
 ///
 /// # Errors
 /// Why they can't be hidden, in words.
-async fn read_secrets(shared: &Shared, record: &Record) -> Result<Vec<HiddenSecret>, String> {
+async fn read_secrets(shared: &RunnerState, record: &Record) -> Result<Vec<HiddenSecret>, String> {
     let key = shared.registry().secret;
     let mut secrets = Vec::new();
     for fingerprint in &record.hidden_secrets {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::open::{Opened, open};
+use super::open::{ForeignLog, open};
 use crate::hosts::Asking;
 use crate::runner::signal::{SignalReport, Unverified, kill};
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use crate::runner::storing::Storing;
 use sshjobs_job::{JobId, Kill, Pace, Reach, Signal};
 use sshjobs_store::{Filter, Record, StoreError};
@@ -30,9 +30,9 @@ const MOST: usize = 1000;
 /// Ends processes that attached jobs of killed processes have left running, as soon as any caller's
 /// job reaches their host. They are identified by the job's mark, and only on the machine on which
 /// the job ran.
-pub(crate) async fn end_leftovers(shared: Arc<Shared>) {
+pub(crate) async fn end_leftovers(shared: Arc<RunnerState>) {
     let Some(storing) = shared.storing.clone() else { return };
-    let mut failures = Failures::default();
+    let mut failures = EndFailures::default();
     let mut tick = interval(CHECK_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -42,17 +42,17 @@ pub(crate) async fn end_leftovers(shared: Arc<Shared>) {
 }
 
 /// Searches once more before this process ends: most commands are shorter than the interval.
-pub(crate) async fn end_leftovers_at_last(shared: &Arc<Shared>) {
+pub(crate) async fn end_leftovers_at_last(shared: &Arc<RunnerState>) {
     if let Some(storing) = &shared.storing {
         // Boxed, so that the futures of callers don't nest too deeply for the compiler.
-        let mut failures = Failures::default();
+        let mut failures = EndFailures::default();
         let search = end_reached(shared, storing, &mut failures).boxed();
         drop(timeout(LAST_SEARCH, search).await);
     }
 }
 
 /// Ends the remaining processes of lost jobs on hosts with a live connection.
-async fn end_reached(shared: &Arc<Shared>, storing: &Storing, failures: &mut Failures) {
+async fn end_reached(shared: &Arc<RunnerState>, storing: &Storing, failures: &mut EndFailures) {
     if shared.hosts.pool().is_empty() {
         return;
     }
@@ -62,9 +62,9 @@ async fn end_reached(shared: &Arc<Shared>, storing: &Storing, failures: &mut Fai
         }
         let id = record.id.clone();
         match end(shared, storing, record).await {
-            Attempt::Ended => failures.forget(&id),
-            Attempt::Failed => failures.note(id),
-            Attempt::Refused => failures.note_refusal(id),
+            EndAttempt::Ended => failures.forget(&id),
+            EndAttempt::Failed => failures.note(id),
+            EndAttempt::Refused => failures.note_refusal(id),
         }
     }
 }
@@ -72,14 +72,14 @@ async fn end_reached(shared: &Arc<Shared>, storing: &Storing, failures: &mut Fai
 /// Jobs whose remaining processes could not be ended. Each attempt may log in twice, so the pause
 /// before the next one doubles.
 #[derive(Default)]
-struct Failures(HashMap<JobId, Failure>);
+struct EndFailures(HashMap<JobId, EndFailure>);
 
-struct Failure {
+struct EndFailure {
     pause: Duration,
     next_at: Instant,
 }
 
-impl Failures {
+impl EndFailures {
     fn is_too_early(&self, id: &JobId) -> bool {
         self.0.get(id).is_some_and(|failure| Instant::now() < failure.next_at)
     }
@@ -88,7 +88,7 @@ impl Failures {
         let before = self.0.get(&id).map(|failure| failure.pause);
         let pause = before.map_or(FIRST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE));
         let next_at = Instant::now() + pause;
-        self.0.insert(id, Failure { pause, next_at });
+        self.0.insert(id, EndFailure { pause, next_at });
     }
 
     /// The host did not change to the job's user. Its PAM may count each attempt with a wrong
@@ -97,7 +97,7 @@ impl Failures {
         let next_at = Instant::now() + NEVER;
         self.0.insert(
             id,
-            Failure {
+            EndFailure {
                 pause: NEVER,
                 next_at,
             },
@@ -126,7 +126,7 @@ async fn lost(storing: &Storing) -> Vec<Record> {
 }
 
 /// Result of an attempt to end the remaining processes of a lost job.
-enum Attempt {
+enum EndAttempt {
     /// They are confirmed dead.
     Ended,
     /// The next attempt may succeed.
@@ -136,13 +136,13 @@ enum Attempt {
 }
 
 /// Ends the remaining processes of a lost job.
-async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> Attempt {
+async fn end(shared: &Arc<RunnerState>, storing: &Storing, record: Record) -> EndAttempt {
     let id = record.id.clone();
     let ring = shared.limits.ring(Pace::Free);
     let log = shared.limits.log();
     let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
-    let Some(Ok(Some(Opened { job, record, .. }))) = opened else {
-        return Attempt::Failed;
+    let Some(Ok(Some(ForeignLog { job, record, .. }))) = opened else {
+        return EndAttempt::Failed;
     };
     // Registered as foreign, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
@@ -162,20 +162,20 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> Attempt
         }) => {
             tracing::info!(job = %job.id, "ended the remaining processes of a lost job");
             settle(storing, &job.id).await;
-            Attempt::Ended
+            EndAttempt::Ended
         }
-        Ok(report) if report.unverified == Some(Unverified::OtherUser) => Attempt::Refused,
+        Ok(report) if report.unverified == Some(Unverified::OtherUser) => EndAttempt::Refused,
         Ok(report) => {
             tracing::debug!(job = %job.id, ?report, "could not confirm that the remaining \
                 processes of a lost job are dead");
-            Attempt::Failed
+            EndAttempt::Failed
         }
         // The processes could not be looked for: the host did not answer, or another machine (or the same
         // one after a reboot) answers to its name.
         Err(error) => {
             tracing::debug!(job = %job.id, %error, "could not end the remaining \
                 processes of a lost job");
-            Attempt::Failed
+            EndAttempt::Failed
         }
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::adopt::adopt_if_orphan;
 use super::mirror::mirror;
-use super::open::{Opened, open};
-use crate::runner::state::{Lookup, Shared, Tombstone};
+use super::open::{ForeignLog, open};
+use crate::runner::state::{Lookup, RunnerState, Tombstone};
 use crate::runner::storing::Storing;
 use sshjobs_job::{JobId, Pace, Scope};
 use sshjobs_store::StoreError;
@@ -16,7 +16,7 @@ use sshjobs_store::StoreError;
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Implements [`Runner::lookup`](crate::runner::api::Runner::lookup).
-pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> Lookup {
+pub(crate) async fn lookup(shared: &Arc<RunnerState>, scope: &Scope, id: &JobId) -> Lookup {
     let here = lookup_here(shared, scope, id).await;
     if !matches!(here, Lookup::Unknown) {
         return here;
@@ -48,7 +48,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
     let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
     match opened {
         Some(Ok(Some(opened))) if scope.has(&opened.record.caller) => {
-            let Opened {
+            let ForeignLog {
                 job,
                 record,
                 log,
@@ -93,7 +93,7 @@ async fn find_tombstone(storing: &Arc<Storing>, scope: &Scope, id: &JobId) -> Lo
 }
 
 /// Searches this process. A durable job first receives what its host has.
-async fn lookup_here(shared: &Shared, scope: &Scope, id: &JobId) -> Lookup {
+async fn lookup_here(shared: &RunnerState, scope: &Scope, id: &JobId) -> Lookup {
     let here = shared.registry().lookup(scope, id);
     if let Lookup::Found(job) = &here {
         job.caught_up(CATCH_UP).await;

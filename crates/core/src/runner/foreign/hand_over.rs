@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::mirror::mirror;
 use super::open::unreadable;
 use crate::hosts::HostRef;
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use sshjobs_job::{FarEvent, Job, Pace};
 use sshjobs_store::{Peers, Record, StoreError, StoredEnd, StoredLog};
@@ -25,7 +25,7 @@ const STORE_TIME: Duration = Duration::from_secs(30);
 const LAST_STORE_TIME: Duration = Duration::from_secs(5);
 
 /// Hands over hosts that another replica should hold, as long as this process runs.
-pub(crate) async fn balance(shared: Arc<Shared>) {
+pub(crate) async fn balance(shared: Arc<RunnerState>) {
     let Some(peers) = peers(&shared) else { return };
     let mut tick = interval(BALANCE_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -39,7 +39,7 @@ pub(crate) async fn balance(shared: Arc<Shared>) {
 
 /// Hands over all hosts, because this process will end. Hosts with attached jobs are handed over once
 /// these have ended, at most after `drain`.
-pub(crate) async fn hand_over_all(shared: &Arc<Shared>, drain: Duration) {
+pub(crate) async fn hand_over_all(shared: &Arc<RunnerState>, drain: Duration) {
     let Some(peers) = peers(shared) else { return };
     if let Err(error) = peers.prepare_to_leave().await {
         tracing::warn!(%error, "the hosts can't be handed over");
@@ -59,16 +59,16 @@ pub(crate) async fn hand_over_all(shared: &Arc<Shared>, drain: Duration) {
     }
 }
 
-fn has_attached(shared: &Shared) -> bool {
+fn has_attached(shared: &RunnerState) -> bool {
     shared.registry().running().any(|job: &Arc<Job>| !job.spec.durable)
 }
 
-fn peers(shared: &Shared) -> Option<Arc<dyn Peers>> {
+fn peers(shared: &RunnerState) -> Option<Arc<dyn Peers>> {
     shared.storing.as_ref()?.store.peers()
 }
 
 async fn hand_over_hosts(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     peers: &Arc<dyn Peers>,
     most: usize,
     store_time: Duration,
@@ -89,7 +89,7 @@ async fn hand_over_hosts(
     }
 }
 
-fn has_attached_jobs(shared: &Shared, host: &str) -> bool {
+fn has_attached_jobs(shared: &RunnerState, host: &str) -> bool {
     let registry = shared.registry();
     let mut of_host = registry.running().filter(|job: &&Arc<Job>| job.spec.host == host);
     let is_starting = registry.starting().iter().any(|job| job.spec.host == host);
@@ -97,7 +97,7 @@ fn has_attached_jobs(shared: &Shared, host: &str) -> bool {
 }
 
 /// Hands a host over that another replica asks for, unless it has attached jobs, which can't move.
-pub(super) async fn hand_over_wanted(shared: &Arc<Shared>, host: &str, to: &str) {
+pub(super) async fn hand_over_wanted(shared: &Arc<RunnerState>, host: &str, to: &str) {
     let (Some(peers), Some(storing)) = (peers(shared), &shared.storing) else {
         return;
     };
@@ -125,7 +125,7 @@ struct HandOver<'a> {
 
 /// Hands over a host with its durable jobs. Their readers here read on from the store.
 async fn hand_over(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     storing: &Arc<Storing>,
     peers: &dyn Peers,
     order: HandOver<'_>,
@@ -144,7 +144,7 @@ async fn hand_over(
 }
 
 async fn hand_over_jobs(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     storing: &Arc<Storing>,
     peers: &dyn Peers,
     order: HandOver<'_>,
@@ -171,7 +171,7 @@ async fn hand_over_jobs(
 
 /// Stops recording the jobs of a host, and gives the host away. Returns false if no replica takes it.
 async fn give(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     storing: &Arc<Storing>,
     peers: &dyn Peers,
     order: &HandOver<'_>,
@@ -195,13 +195,13 @@ async fn give(
     peers.hand_over(order.host, order.to).await
 }
 
-fn give_up(shared: &Shared, storing: &Storing, job: &Job) {
+fn give_up(shared: &RunnerState, storing: &Storing, job: &Job) {
     storing.give_up(&job.id);
     shared.registry().give_up(&job.id);
 }
 
 /// Stops recording a job, once all output that has arrived is recorded.
-async fn stop_recording(shared: &Shared, job: &Arc<Job>) {
+async fn stop_recording(shared: &RunnerState, job: &Arc<Job>) {
     if let Some(followed) = shared.followers.unfollow(&HostRef::of(job), &job.id) {
         let stopping = async {
             // Behind the output that has arrived. Fails only if the recorder has ended.
@@ -214,7 +214,7 @@ async fn stop_recording(shared: &Shared, job: &Arc<Job>) {
 
 /// Turns a job into a copy of the stored one, as the jobs of other processes are.
 async fn read_on(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     storing: &Arc<Storing>,
     job: &Arc<Job>,
 ) -> Result<(), StoreError> {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::adopt::adopt_once;
 use super::hand_over::hand_over_wanted;
 use crate::hosts::HostRef;
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use sshjobs_job::{Job, JobId};
 use sshjobs_store::StoreEvent;
 
@@ -22,7 +22,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(1);
 const ATTEMPTS: usize = 60;
 
 /// Handles what other machines do, if the store is shared with any.
-pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
+pub(crate) async fn handle_store_events(shared: Arc<RunnerState>) {
     let Some(storing) = &shared.storing else { return };
     let Some(mut events) = storing.store.events() else { return };
     let mut taken_over = storing.taken_over();
@@ -57,7 +57,7 @@ async fn next(taken_over: &mut Option<mpsc::Receiver<JobId>>) -> Option<JobId> {
 }
 
 /// Forgets a finished job. A later lookup reports it as expired.
-fn forget(shared: &Shared, id: &JobId) {
+fn forget(shared: &RunnerState, id: &JobId) {
     let is_over = shared.registry().jobs.get(id).map(|entry| entry.job.is_over());
     if is_over == Some(false) {
         // It still needs its fencing token.
@@ -73,7 +73,7 @@ fn forget(shared: &Shared, id: &JobId) {
 }
 
 /// All jobs that have output in the memory of this process.
-fn all_jobs(shared: &Shared) -> Vec<Arc<Job>> {
+fn all_jobs(shared: &RunnerState) -> Vec<Arc<Job>> {
     let mut jobs = shared.foreign_jobs.all();
     jobs.extend(shared.registry().jobs.values().map(|entry| Arc::clone(&entry.job)));
     jobs
@@ -81,7 +81,7 @@ fn all_jobs(shared: &Shared) -> Vec<Arc<Job>> {
 
 /// Deletes lines of jobs that another machine has deleted, as soon as the store can be read. Gives a
 /// job up after a minute: once the store can be reached again, all jobs get another attempt.
-fn forget_output(shared: &Shared, jobs: Vec<Arc<Job>>) {
+fn forget_output(shared: &RunnerState, jobs: Vec<Arc<Job>>) {
     // It reads the store, and other events must not wait for that.
     shared.spawn_task(async move {
         for job in jobs {
@@ -99,7 +99,7 @@ async fn forget_deleted(job: Arc<Job>) -> io::Result<()> {
     deleting.await.expect("reading deleted output does not panic")
 }
 
-fn give_up_host(shared: &Arc<Shared>, host: &str) {
+fn give_up_host(shared: &Arc<RunnerState>, host: &str) {
     let jobs: Vec<JobId> = {
         let registry = shared.registry();
         let of_host = registry.running().filter(|job: &&Arc<Job>| job.spec.host == host);
@@ -110,7 +110,7 @@ fn give_up_host(shared: &Arc<Shared>, host: &str) {
 
 /// Stops recording a job that another machine records now. From here on readers get what that
 /// machine stores.
-fn give_up_job(shared: &Arc<Shared>, id: &JobId) {
+fn give_up_job(shared: &Arc<RunnerState>, id: &JobId) {
     let (job, stdin) = {
         let mut registry = shared.registry();
         let stdin = registry.stdin(id);

@@ -7,9 +7,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::adopt::adopt_if_orphan;
 use super::open::{evicted, note_record};
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use sshjobs_base::blocking::run_blocking;
-use sshjobs_job::{Change, Job, Log, LogEvent, Outcome, wall_now};
+use sshjobs_job::{Job, Log, LogChange, LogEvent, Outcome, wall_now};
 use sshjobs_output::RingLimits;
 use sshjobs_store::{Record, Store, StoreError, StoredEnd, StoredLog};
 
@@ -30,7 +30,7 @@ const TURN: usize = 256;
 /// If the other process ends, this one takes a durable job over, and continues to copy, because
 /// waiting readers hold this `Job` and not the newly registered one.
 pub(crate) async fn mirror(
-    shared: Arc<Shared>,
+    shared: Arc<RunnerState>,
     job: Weak<Job>,
     log: Arc<StoredLog>,
     mut end: StoredEnd,
@@ -82,8 +82,8 @@ pub(crate) async fn mirror(
             job.mirror(&LogEvent::End(outcome.clone()), *at);
         }
         let pause = match copied {
-            Ok(Copied::Some) => Duration::ZERO,
-            Ok(Copied::All) => {
+            Ok(MirrorStep::Some) => Duration::ZERO,
+            Ok(MirrorStep::All) => {
                 // The record was read before this round.
                 if let Some(record) = record_with_end.take() {
                     show_unstored_end(&job, &record);
@@ -141,7 +141,7 @@ fn show_unstored_end(job: &Job, record: &Record) {
 }
 
 /// Result of copying.
-enum Copied {
+enum MirrorStep {
     /// Everything that is stored.
     All,
     /// More may be stored.
@@ -154,7 +154,7 @@ fn copy_some(
     end: &mut StoredEnd,
     limits: RingLimits,
     job: &Job,
-) -> std::io::Result<Copied> {
+) -> std::io::Result<MirrorStep> {
     for _ in 0..TURN {
         let has_more = log.follow(end, limits, |event, at| {
             // The end of a fleet is shown with its members' states.
@@ -163,10 +163,10 @@ fn copy_some(
             }
         })?;
         if !has_more {
-            return Ok(Copied::All);
+            return Ok(MirrorStep::All);
         }
     }
-    Ok(Copied::Some)
+    Ok(MirrorStep::Some)
 }
 
 /// Copies the record of a job whose log has ended. A fleet's members are only in its record, which
@@ -205,15 +205,15 @@ fn note_all_of(job: &Arc<Job>, record: &Record) {
     note_record(job, record);
     let mut changes = Vec::new();
     if record.is_running && job.read_log(|log| !log.phase().has_started()) {
-        changes.push(Change::Started);
+        changes.push(LogChange::Started);
     }
     if let Some(pgid) = record.pgid
         && job.read_log(Log::pgid).is_none()
     {
-        changes.push(Change::ProcessGroup(pgid));
+        changes.push(LogChange::ProcessGroup(pgid));
     }
     if job.read_log(|log| *log.evidence() != record.evidence) {
-        changes.push(Change::Evidence(record.evidence.clone()));
+        changes.push(LogChange::Evidence(record.evidence.clone()));
     }
     job.record(changes, Instant::now());
     // A job that failed to start has no log.

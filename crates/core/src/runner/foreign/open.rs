@@ -8,11 +8,11 @@ use sshjobs_job::{
     Batch, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, SpecError, Storage,
     wall_now,
 };
-use sshjobs_output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
-use sshjobs_store::{LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
+use sshjobs_output::{LineNo, Position, Ring, RingLimits, RingOrigin, Stream};
+use sshjobs_store::{LogLimits, Record, SegmentWriter, Store, StoreError, StoredEnd, StoredLog};
 
 /// A job that was opened from the store.
-pub(crate) struct Opened {
+pub(crate) struct ForeignLog {
     pub(crate) job: Arc<Job>,
     pub(crate) record: Record,
     pub(crate) log: Arc<StoredLog>,
@@ -25,7 +25,7 @@ pub(crate) fn open(
     id: &JobId,
     limits: RingLimits,
     log_limits: LogLimits,
-) -> Result<Option<Opened>, StoreError> {
+) -> Result<Option<ForeignLog>, StoreError> {
     let Some(mut record) = store.get(id)? else { return Ok(None) };
     let is_orphan = record.outcome.is_none()
         && record.owner != store.own_name()
@@ -84,7 +84,7 @@ pub(crate) fn open(
     ));
     note_record(&job, &record);
     job.store_in(Storage::new(Arc::clone(&log) as _, None));
-    Ok(Some(Opened {
+    Ok(Some(ForeignLog {
         job,
         record,
         log,
@@ -103,7 +103,7 @@ pub(crate) fn note_record(job: &Job, record: &Record) {
 }
 
 /// End position of a job whose output, or the last part of it, is not in the store.
-pub(super) fn evicted(record: &Record) -> Origin {
+pub(super) fn evicted(record: &Record) -> RingOrigin {
     let newest = LineNo::new(record.total_lines);
     let bytes = record.total_bytes;
     let stdout = Position {
@@ -113,10 +113,10 @@ pub(super) fn evicted(record: &Record) -> Origin {
         raw_chars: bytes,
         clean_chars: bytes,
     };
-    Origin {
+    RingOrigin {
         newest,
         stdout,
-        ..Origin::default()
+        ..RingOrigin::default()
     }
 }
 
@@ -176,7 +176,7 @@ fn with_line_bytes_of(limits: LogLimits, end: &StoredEnd) -> LogLimits {
 pub(crate) struct Resumed {
     pub(crate) job: Arc<Job>,
     pub(crate) log: Arc<StoredLog>,
-    pub(crate) writer: LogWriter,
+    pub(crate) writer: SegmentWriter,
     pub(crate) record: Record,
     /// Bytes of stdout and stderr that are stored.
     pub(crate) positions: Positions,
@@ -246,8 +246,8 @@ pub(super) fn unreadable(error: std::io::Error) -> StoreError {
 mod tests {
     use super::*;
     use crate::runner::storing::Storing;
-    use sshjobs_job::{Caller, Change, Draft, Exit};
-    use sshjobs_store::{Bounds, DiskFault, Memory};
+    use sshjobs_job::{Caller, Draft, Exit, LogChange};
+    use sshjobs_store::{DiskFault, Memory, StoreLimits};
 
     #[test]
     fn last_lines_that_a_full_disk_could_not_take_are_counted_by_the_next_process() {
@@ -256,7 +256,7 @@ mod tests {
             line_bytes: 1 << 16,
             interval: 1 << 16,
         };
-        let bounds = Bounds {
+        let bounds = StoreLimits {
             bytes: u64::MAX,
             age: u64::MAX,
         };
@@ -272,7 +272,7 @@ mod tests {
         storing.store.admit(&record).unwrap();
         storing.keep(&job, record, None);
         let print = |line: &'static str| {
-            let change = Change::Append(Stream::Stdout.into(), line.into());
+            let change = LogChange::Append(Stream::Stdout.into(), line.into());
             job.record(vec![change], Instant::now());
         };
 

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::listen::check_peer;
-use super::message::{Call, Reply, Request, receive, send};
+use super::message::{OwnerCall, OwnerReply, OwnerRequest, receive, send};
 use super::short_path::ShortPath;
 use crate::runner::signal::SignalReport;
 use crate::runner::state::WriteError;
@@ -24,7 +24,7 @@ const REPLY_TIME: Duration = Duration::from_secs(10);
 
 /// The process that owns a job.
 #[derive(Debug)]
-pub(crate) struct Owner {
+pub(crate) struct OwnerProcess {
     /// The job.
     pub(crate) job: JobId,
     /// Name of the process, for messages.
@@ -33,14 +33,14 @@ pub(crate) struct Owner {
     pub(crate) socket: PathBuf,
 }
 
-impl Owner {
-    /// Sends a call to the owner. `data` has the bytes for [`Call::Write`] and [`Call::Hide`]. Dropping the
+impl OwnerProcess {
+    /// Sends a call to the owner. `data` has the bytes for [`OwnerCall::Write`] and [`OwnerCall::Hide`]. Dropping the
     /// future cancels the call there.
     ///
     /// # Errors
     /// The owner's error; [`WriteError::OwnerGone`] if the owner does not answer,
     /// [`WriteError::NotOwner`] if it does not listen.
-    pub(crate) async fn ask(&self, call: Call, data: &[u8]) -> Result<Reply, WriteError> {
+    pub(crate) async fn ask(&self, call: OwnerCall, data: &[u8]) -> Result<OwnerReply, WriteError> {
         match ask(&self.socket, &self.job, call, data).await {
             // The owner has an earlier version, or has just ended.
             Err(WriteError::OwnerGone(_)) if !self.socket.exists() => {
@@ -51,20 +51,25 @@ impl Owner {
     }
 }
 
-async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Reply, WriteError> {
+async fn ask(
+    socket: &Path,
+    job: &JobId,
+    call: OwnerCall,
+    data: &[u8],
+) -> Result<OwnerReply, WriteError> {
     let patience = match &call {
-        Call::Write { patience } | Call::CloseStdin { patience } => *patience,
+        OwnerCall::Write { patience } | OwnerCall::CloseStdin { patience } => *patience,
         // Time for the host to answer, in addition to the grace.
-        Call::Signal { grace, .. } => grace.unwrap_or_default() + REPLY_TIME,
+        OwnerCall::Signal { grace, .. } => grace.unwrap_or_default() + REPLY_TIME,
         // The owner of a durable job may have to wait for its terminal.
-        Call::Resize { .. } => RESIZE_TIME,
-        Call::IsStdinClosed | Call::Hide { .. } => Duration::ZERO,
+        OwnerCall::Resize { .. } => RESIZE_TIME,
+        OwnerCall::IsStdinClosed | OwnerCall::Hide { .. } => Duration::ZERO,
     };
     let mut stream = timeout(SEND_TIME, connect(socket))
         .await
         .map_err(|_| gone(late()))?
         .map_err(gone)?;
-    let request = Request {
+    let request = OwnerRequest {
         job: job.clone(),
         call,
         data_length: data.len(),
@@ -75,19 +80,21 @@ async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Repl
     };
     timeout(SEND_TIME, sending).await.map_err(|_| gone(late()))?.map_err(gone)?;
     // From here on the owner may have performed the call, even if no reply comes.
-    let is_signal = matches!(request.call, Call::Signal { .. });
+    let is_signal = matches!(request.call, OwnerCall::Signal { .. });
     let receiving = timeout(patience + REPLY_TIME, receive(&mut stream)).await;
     let Ok(received) = receiving else {
         // The owner may still deliver it, so the caller must not send the signal a second time.
         return if is_signal {
-            Ok(Reply::Signalled(SignalReport::of_late_owner()))
+            Ok(OwnerReply::Signalled(SignalReport::of_late_owner()))
         } else {
             Err(gone(late()))
         };
     };
     match received.map_err(gone)? {
-        Reply::Refused(refusal) => Err(refusal.into()),
-        reply @ (Reply::Done | Reply::IsStdinClosed(_) | Reply::Signalled(_)) => Ok(reply),
+        OwnerReply::Refused(refusal) => Err(refusal.into()),
+        reply @ (OwnerReply::Done | OwnerReply::IsStdinClosed(_) | OwnerReply::Signalled(_)) => {
+            Ok(reply)
+        }
     }
 }
 

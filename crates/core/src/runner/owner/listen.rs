@@ -14,11 +14,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::message::{Call, Reply, Request, receive, receive_data, send};
+use super::message::{OwnerCall, OwnerReply, OwnerRequest, receive, receive_data, send};
 use super::short_path::ShortPath;
 use crate::hosts::Asking;
 use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, cancel_start, end_tree, merged};
-use crate::runner::state::{Shared, SignalError, WriteError};
+use crate::runner::state::{RunnerState, SignalError, WriteError};
 use sshjobs_job::{FarEndError, Fleet, Kill, Phase, Signal};
 use sshjobs_output::TerminalSize;
 use sshjobs_output::scrub::HiddenSecret;
@@ -31,7 +31,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Answers other processes, from the first job until the runner stops.
-pub(crate) async fn listen(shared: Arc<Shared>) {
+pub(crate) async fn listen(shared: Arc<RunnerState>) {
     let Some(storing) = &shared.storing else { return };
     let Some(path) = storing.store.socket(storing.store.own_name()) else { return };
     // A program that never owns a job needs no socket.
@@ -56,7 +56,7 @@ fn bind(path: &PathBuf) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
+async fn accept(shared: &Arc<RunnerState>, listener: &UnixListener) {
     let places = Arc::new(Semaphore::new(AT_A_TIME));
     let mut calls = JoinSet::new();
     loop {
@@ -81,7 +81,7 @@ async fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
     }
 }
 
-async fn answer(shared: &Shared, mut stream: UnixStream) -> io::Result<()> {
+async fn answer(shared: &RunnerState, mut stream: UnixStream) -> io::Result<()> {
     check_peer(&stream)?;
     let (request, data) = timeout(REQUEST_TIME, receive_whole(&mut stream)).await??;
     let (mut reading, mut writing) = stream.split();
@@ -93,24 +93,24 @@ async fn answer(shared: &Shared, mut stream: UnixStream) -> io::Result<()> {
     send(&mut writing, &reply).await
 }
 
-async fn receive_whole(stream: &mut UnixStream) -> io::Result<(Request, Zeroizing<Vec<u8>>)> {
-    let request: Request = receive(stream).await?;
+async fn receive_whole(stream: &mut UnixStream) -> io::Result<(OwnerRequest, Zeroizing<Vec<u8>>)> {
+    let request: OwnerRequest = receive(stream).await?;
     let data = receive_data(stream, request.data_length).await?;
     Ok((request, data))
 }
 
-async fn perform(shared: &Shared, request: &Request, data: &[u8]) -> Reply {
+async fn perform(shared: &RunnerState, request: &OwnerRequest, data: &[u8]) -> OwnerReply {
     match try_to_perform(shared, request, data).await {
         Ok(reply) => reply,
-        Err(error) => Reply::Refused(error.into()),
+        Err(error) => OwnerReply::Refused(error.into()),
     }
 }
 
 async fn try_to_perform(
-    shared: &Shared,
-    request: &Request,
+    shared: &RunnerState,
+    request: &OwnerRequest,
     data: &[u8],
-) -> Result<Reply, WriteError> {
+) -> Result<OwnerReply, WriteError> {
     let (stdin, job) = {
         let registry = shared.registry();
         let entry = registry.jobs.get(&request.job).ok_or(WriteError::JobEnded)?;
@@ -118,10 +118,10 @@ async fn try_to_perform(
     };
     let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
     if is_queued
-        && let Call::Signal { .. } = &request.call
+        && let OwnerCall::Signal { .. } = &request.call
         && let Some(report) = cancel_start(shared, &job).await
     {
-        return Ok(Reply::Signalled(report));
+        return Ok(OwnerReply::Signalled(report));
     }
     let is_starting = job.read_log(|log| !log.phase().has_started());
     // A job that has ended keeps its stdin until its recorder calls `finish`.
@@ -132,25 +132,29 @@ async fn try_to_perform(
         WriteError::JobEnded
     })?;
     match &request.call {
-        Call::Write { patience } => stdin.write(data, *patience).await.map(|()| Reply::Done),
-        Call::CloseStdin { patience } => stdin.close(*patience).await.map(|()| Reply::Done),
-        Call::IsStdinClosed => Ok(Reply::IsStdinClosed(stdin.is_closed())),
-        Call::Hide { name } => {
+        OwnerCall::Write { patience } => {
+            stdin.write(data, *patience).await.map(|()| OwnerReply::Done)
+        }
+        OwnerCall::CloseStdin { patience } => {
+            stdin.close(*patience).await.map(|()| OwnerReply::Done)
+        }
+        OwnerCall::IsStdinClosed => Ok(OwnerReply::IsStdinClosed(stdin.is_closed())),
+        OwnerCall::Hide { name } => {
             let value = std::str::from_utf8(data);
             let value = value.map_err(|_| FarEndError::Unsupported("takes only texts"))?;
             job.hide_secret(&HiddenSecret::new(name.as_str(), value.into()));
-            Ok(Reply::Done)
+            Ok(OwnerReply::Done)
         }
-        Call::Resize { cols, rows } => {
+        OwnerCall::Resize { cols, rows } => {
             let size = TerminalSize {
                 cols: *cols,
                 rows: *rows,
             };
             stdin.controls().resize(size).await?;
             job.note_resize(size);
-            Ok(Reply::Done)
+            Ok(OwnerReply::Done)
         }
-        Call::Signal { name, grace } => {
+        OwnerCall::Signal { name, grace } => {
             let unknown = FarEndError::Unsupported("does not know this signal");
             let signal: Signal = name.parse().map_err(|_| WriteError::FarEnd(unknown))?;
             if let Some(fleet) = &job.fleet {
@@ -159,12 +163,12 @@ async fn try_to_perform(
                 }
                 if job.spec.durable {
                     // The caller signals durable members on their hosts, which must note it.
-                    return Ok(Reply::Done);
+                    return Ok(OwnerReply::Done);
                 }
                 // Here and not by the caller, whose copy of the record may lack a new member.
                 let report = signal_members(shared, fleet, Kill::new(signal, *grace)).await;
                 let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;
-                return Ok(Reply::Signalled(report));
+                return Ok(OwnerReply::Signalled(report));
             }
             let report = end_tree(
                 shared,
@@ -179,14 +183,14 @@ async fn try_to_perform(
             if report.confirmed_dead {
                 job.stop_pacing();
             }
-            Ok(Reply::Signalled(report))
+            Ok(OwnerReply::Signalled(report))
         }
     }
 }
 
 /// Signals the members of a fleet that run in this process.
 async fn signal_members(
-    shared: &Shared,
+    shared: &RunnerState,
     fleet: &Fleet,
     kill: Kill,
 ) -> Result<SignalReport, SignalError> {

@@ -20,16 +20,16 @@ const MOST_DATA: usize = 2 << 20;
 
 /// A call for one job.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct OwnerRequest {
     pub(super) job: JobId,
-    pub(super) call: Call,
+    pub(super) call: OwnerCall,
     /// Number of bytes to write that follow.
     pub(super) data_length: usize,
 }
 
 /// The action to perform on the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Call {
+pub(crate) enum OwnerCall {
     Write {
         patience: Duration,
     },
@@ -55,7 +55,7 @@ pub(crate) enum Call {
 
 /// Result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum OwnerReply {
     /// The call succeeded.
     Done,
     /// Whether stdin is closed.
@@ -63,12 +63,12 @@ pub(crate) enum Reply {
     /// Result of a signal.
     Signalled(SignalReport),
     /// The call failed.
-    Refused(Refusal),
+    Refused(OwnerRefusal),
 }
 
 /// Why a call failed; mirrors [`WriteError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Refusal {
+pub(crate) enum OwnerRefusal {
     StdinClosed,
     JobEnded,
     Starting,
@@ -80,7 +80,7 @@ pub(crate) enum Refusal {
     Unsupported,
 }
 
-impl From<WriteError> for Refusal {
+impl From<WriteError> for OwnerRefusal {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::StdinClosed => Self::StdinClosed,
@@ -99,18 +99,18 @@ impl From<WriteError> for Refusal {
     }
 }
 
-impl From<Refusal> for WriteError {
-    fn from(refusal: Refusal) -> Self {
+impl From<OwnerRefusal> for WriteError {
+    fn from(refusal: OwnerRefusal) -> Self {
         match refusal {
-            Refusal::StdinClosed => Self::StdinClosed,
-            Refusal::JobEnded => Self::JobEnded,
-            Refusal::Starting => Self::Starting,
-            Refusal::Backpressure { written } => Self::Backpressure { written },
-            Refusal::NoTerminal => Self::NoTerminal,
-            Refusal::ConnectionLost => Self::FarEnd(FarEndError::ConnectionLost),
-            Refusal::StdinEnded => Self::FarEnd(FarEndError::StdinEnded),
-            Refusal::TimedOut(limit) => Self::FarEnd(FarEndError::TimedOut(limit)),
-            Refusal::Unsupported => Self::FarEnd(FarEndError::Unsupported("can't do that")),
+            OwnerRefusal::StdinClosed => Self::StdinClosed,
+            OwnerRefusal::JobEnded => Self::JobEnded,
+            OwnerRefusal::Starting => Self::Starting,
+            OwnerRefusal::Backpressure { written } => Self::Backpressure { written },
+            OwnerRefusal::NoTerminal => Self::NoTerminal,
+            OwnerRefusal::ConnectionLost => Self::FarEnd(FarEndError::ConnectionLost),
+            OwnerRefusal::StdinEnded => Self::FarEnd(FarEndError::StdinEnded),
+            OwnerRefusal::TimedOut(limit) => Self::FarEnd(FarEndError::TimedOut(limit)),
+            OwnerRefusal::Unsupported => Self::FarEnd(FarEndError::Unsupported("can't do that")),
         }
     }
 }
@@ -162,12 +162,12 @@ mod tests {
     #[tokio::test]
     async fn a_message_is_received_as_it_was_sent_and_a_long_one_is_refused() {
         let (mut one, mut other) = tokio::io::duplex(1024);
-        let sent = Reply::Refused(Refusal::Backpressure { written: 7 });
+        let sent = OwnerReply::Refused(OwnerRefusal::Backpressure { written: 7 });
 
         send(&mut one, &sent).await.unwrap();
-        assert_eq!(receive::<Reply, _>(&mut other).await.unwrap(), sent);
+        assert_eq!(receive::<OwnerReply, _>(&mut other).await.unwrap(), sent);
 
         one.write_u32(MOST_MESSAGE + 1).await.unwrap();
-        assert!(receive::<Reply, _>(&mut other).await.is_err());
+        assert!(receive::<OwnerReply, _>(&mut other).await.is_err());
     }
 }

@@ -11,6 +11,6 @@ mod listen;
 mod message;
 mod short_path;
 
-pub(super) use ask::Owner;
+pub(super) use ask::OwnerProcess;
 pub(super) use listen::listen;
-pub(super) use message::{Call, Reply};
+pub(super) use message::{OwnerCall, OwnerReply};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::runner::state::{Shared, Stdin};
+use crate::runner::state::{JobStdin, RunnerState};
 use sshjobs_job::Job;
 use sshjobs_output::Stream;
 
@@ -22,9 +22,9 @@ pub(crate) fn has_answering_terminal(job: &Job) -> bool {
 ///
 /// Questions that the job asked before this call count as answered.
 pub(crate) fn answer_queries(
-    shared: &Shared,
+    shared: &RunnerState,
     job: Arc<Job>,
-    stdin: Arc<Stdin>,
+    stdin: Arc<JobStdin>,
 ) -> impl Future<Output = ()> + Send + use<> {
     // Read before the task starts: a question that arrives in between must be answered.
     let asked_before = job.read_log(|log| log.ring().total_bytes(Stream::Stdout));

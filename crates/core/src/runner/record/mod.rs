@@ -26,4 +26,4 @@ mod recording;
 pub(crate) use answer_queries::{answer_queries, has_answering_terminal};
 pub(crate) use attached::{Attached, AttachedControls};
 pub(crate) use queued::{OutputCount, QueuedFarEnd, record_queued_in_task};
-pub(crate) use recording::{Recording, finish, record};
+pub(crate) use recording::{RecordingTask, finish, record};

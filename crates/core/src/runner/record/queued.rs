@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::recording::{Recording, record_queued};
-use crate::runner::state::{Growth, Shared};
+use super::recording::{RecordingTask, record_queued};
+use crate::runner::state::{Growth, RunnerState};
 use sshjobs_job::{Announcements, Backlog, FarEnd, FarEvent, Job, Recorder};
 
 /// Takes the events of a job from a bounded queue.
@@ -59,8 +59,12 @@ impl FarEnd for QueuedFarEnd {
 }
 
 /// Records a durable job or a fleet in a task of the runner. Its output announces no process group.
-pub(crate) fn record_queued_in_task(shared: &Arc<Shared>, job: &Arc<Job>, far_end: QueuedFarEnd) {
+pub(crate) fn record_queued_in_task(
+    shared: &Arc<RunnerState>,
+    job: &Arc<Job>,
+    far_end: QueuedFarEnd,
+) {
     let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
-    let recording = Recording::new(far_end, Arc::clone(job), recorder);
+    let recording = RecordingTask::new(far_end, Arc::clone(job), recorder);
     shared.spawn_task(record_queued(Arc::clone(shared), recording));
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::hosts::{Asking, Lease, Link};
 use crate::runner::signal::{SignalReport, end_tree};
-use crate::runner::state::{Shared, Stdin};
+use crate::runner::state::{JobStdin, RunnerState};
 use sshjobs_job::{End, FarEnd, FarEvent, Job, Kill, Outcome, Recorded, Recorder, Signal};
 use sshjobs_ssh::SERVER_CLOSES;
 
@@ -25,7 +25,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The only writer of a job's log. Takes events from the far end and applies the changes that the
 /// recorder returns. Never waits for a reader of the log.
-pub(crate) struct Recording<F> {
+pub(crate) struct RecordingTask<F> {
     far_end: F,
     job: Arc<Job>,
     recorder: Recorder,
@@ -35,7 +35,7 @@ pub(crate) struct Recording<F> {
     is_closed: bool,
 }
 
-impl<F: FarEnd> Recording<F> {
+impl<F: FarEnd> RecordingTask<F> {
     pub(crate) fn new(far_end: F, job: Arc<Job>, recorder: Recorder) -> Self {
         Self {
             far_end,
@@ -136,9 +136,9 @@ enum Next {
 
 /// Records a job from its start to its end, then cleans up.
 pub(crate) async fn record<F: FarEnd>(
-    shared: Arc<Shared>,
-    mut recording: Recording<F>,
-    stdin: Arc<Stdin>,
+    shared: Arc<RunnerState>,
+    mut recording: RecordingTask<F>,
+    stdin: Arc<JobStdin>,
     lease: Lease<Arc<Link>>,
 ) {
     let job = Arc::clone(&recording.job);
@@ -188,7 +188,10 @@ pub(crate) async fn record<F: FarEnd>(
 }
 
 /// Records a durable job or a fleet while this process follows it.
-pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording: Recording<F>) {
+pub(super) async fn record_queued<F: FarEnd>(
+    shared: Arc<RunnerState>,
+    mut recording: RecordingTask<F>,
+) {
     let job = Arc::clone(&recording.job);
     match recording.run().await {
         End::Outcome(outcome) => {
@@ -201,7 +204,7 @@ pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording:
 
 /// Ends a job. Its end is stored and shown first, if that takes no longer than [`END_SHOWN`]: a full disk must not hold
 /// the rest up.
-pub(crate) async fn finish(shared: &Arc<Shared>, job: &Job, outcome: &Outcome) {
+pub(crate) async fn finish(shared: &Arc<RunnerState>, job: &Job, outcome: &Outcome) {
     job.end(outcome.clone());
     job.over_within(END_SHOWN).await;
     shared.finish(job, outcome);
@@ -222,9 +225,9 @@ async fn hold_back(job: &Job, link: &Link) -> ! {
 }
 
 async fn record_within_limit<F: FarEnd>(
-    shared: &Shared,
-    recording: &mut Recording<F>,
-    stdin: &Stdin,
+    shared: &RunnerState,
+    recording: &mut RecordingTask<F>,
+    stdin: &JobStdin,
 ) -> End {
     let job = Arc::clone(&recording.job);
     let Some(limit) = job.spec.timeout else { return recording.run().await };
@@ -294,11 +297,11 @@ mod tests {
 
     const DRAIN: Duration = Duration::from_secs(2);
 
-    fn recording(events: impl IntoIterator<Item = FarEvent>) -> Recording<Script> {
+    fn recording(events: impl IntoIterator<Item = FarEvent>) -> RecordingTask<Script> {
         let spec = Draft::new("h", "c").try_into().unwrap();
         let job = Arc::new(Job::new(Caller::local(), spec, RingLimits::default()));
         let recorder = Recorder::new(Announcements::new(&Nonce::new(), 0), DRAIN);
-        Recording::new(Script(events.into_iter().collect()), job, recorder)
+        RecordingTask::new(Script(events.into_iter().collect()), job, recorder)
     }
 
     #[tokio::test(start_paused = true)]

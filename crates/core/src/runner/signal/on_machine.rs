@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hosts::{Asking, ExecAsError, HostRef, Link, Login, PoolError, Script, feed_started};
-use crate::runner::state::{Shared, SignalError, SpawnError};
+use crate::hosts::{
+    Asking, ExecAsError, GateLogin, HostRef, Link, PoolError, Script, feed_started,
+};
+use crate::runner::state::{RunnerState, SignalError, SpawnError};
 use sshjobs_job::{Become, Job, MachineId};
 use sshjobs_ssh::{ChannelError, ConnectError};
 
@@ -21,7 +23,7 @@ const MOST_NEW: usize = 3;
 /// silent or held, over another one to the same machine in the same boot. On another machine, its
 /// process ids mean other processes.
 pub(crate) async fn run_on_machine(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     script: Script,
     limit: Duration,
@@ -36,7 +38,7 @@ pub(crate) async fn run_on_machine(
 
 /// Like [`run_on_machine`], as another user of the host. The script takes no input.
 pub(crate) async fn run_on_machine_as(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     user: OtherUser<'_>,
     script: String,
@@ -67,7 +69,7 @@ struct Errand<'a> {
 }
 
 async fn run_errand(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     errand: &Errand<'_>,
 ) -> Result<String, SignalError> {
@@ -101,7 +103,7 @@ async fn run_errand(
 }
 
 async fn elsewhere(
-    shared: &Shared,
+    shared: &RunnerState,
     host: &HostRef,
     machine: Option<&MachineId>,
     errand: &Errand<'_>,
@@ -146,13 +148,13 @@ fn other_machine(host: &HostRef, why: &'static str) -> SignalError {
 
 /// The output of the script. Empty if the host has no shell to run it.
 async fn run_over(
-    shared: &Shared,
+    shared: &RunnerState,
     host: &HostRef,
     link: &Link,
     errand: &Errand<'_>,
 ) -> Result<String, ExecAsError> {
     if let Some(user) = errand.user {
-        let login = Login {
+        let login = GateLogin {
             host,
             link,
             asking: user.asking,
@@ -165,8 +167,8 @@ async fn run_over(
 
 /// The output of a script that another user runs, on a channel of its own.
 async fn run_as(
-    shared: &Shared,
-    login: Login<'_>,
+    shared: &RunnerState,
+    login: GateLogin<'_>,
     becomes: &Become,
     errand: &Errand<'_>,
 ) -> Result<String, ExecAsError> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::on_machine::{OtherUser, run_on_machine, run_on_machine_as};
 use crate::hosts::{Asking, Script};
-use crate::runner::state::{Shared, SignalError, chain};
+use crate::runner::state::{RunnerState, SignalError, chain};
 use sshjobs_job::{
     Controls, Job, Kill, KillReport, Left, Outcome, Phase, Reach, Signal, kill_script,
 };
@@ -136,7 +136,7 @@ pub(crate) const PGID_TIMEOUT: Duration = Duration::from_secs(2);
 /// Signals all processes of a running job: by its process group if that is known, otherwise by the
 /// channel.
 pub(crate) async fn end_tree(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     order: Kill,
     controls: &dyn Controls,
@@ -177,7 +177,7 @@ pub(crate) async fn end_tree(
 
 /// Signals a job's processes by a script on the job's machine, and notes that with the job.
 pub(crate) async fn kill(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     reach: Reach,
     order: Kill,
@@ -194,7 +194,7 @@ pub(crate) async fn kill(
 }
 
 async fn run_kill_script(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     reach: Reach,
     order: Kill,
@@ -236,7 +236,7 @@ async fn run_kill_script(
 
 /// Cancels the start of a job of this process. `None` if its command had just been sent: it can be
 /// signalled then.
-pub(crate) async fn cancel_start(shared: &Shared, job: &Job) -> Option<SignalReport> {
+pub(crate) async fn cancel_start(shared: &RunnerState, job: &Job) -> Option<SignalReport> {
     shared.registry().abandon(&job.id);
     let status = job.wait_for(ABANDONED, |log| log.phase().has_started()).await;
     let (confirmed_dead, unverified) = match status.phase {

@@ -13,17 +13,17 @@ use crate::hosts::{Connect, HostRef, Pooled};
 use sshjobs_base::lock::lock;
 
 /// A host that all processes of the simulation reach.
-pub(super) struct Host {
-    state: Mutex<State>,
+pub(super) struct SimulatedHost {
+    state: Mutex<HostState>,
     /// Changes with every change of the state.
     changed: watch::Sender<()>,
 }
 
-struct State {
+struct HostState {
     jobs: BTreeMap<String, JobOnHost>,
     /// Jobs that a start has added to a running session, by the session's name.
     added: BTreeMap<String, BTreeSet<String>>,
-    connections: Vec<Weak<Connection>>,
+    connections: Vec<Weak<HostConnection>>,
     refuses_until: Instant,
     frozen_until: Instant,
     has_scripts: bool,
@@ -38,9 +38,9 @@ pub(super) struct JobOnHost {
     pub(super) status: Option<u8>,
 }
 
-impl Host {
+impl SimulatedHost {
     pub(super) fn new() -> Arc<Self> {
-        let state = State {
+        let state = HostState {
             jobs: BTreeMap::new(),
             added: BTreeMap::new(),
             connections: Vec::new(),
@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// Changes the state, and wakes everybody who waits for a change.
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut HostState) -> T) -> T {
         let result = change(&mut lock(&self.state));
         self.changed.send_replace(());
         result
@@ -147,11 +147,11 @@ impl Host {
 
 /// A connection to the host.
 #[derive(Default)]
-pub(super) struct Connection {
+pub(super) struct HostConnection {
     pub(super) lost: CancellationToken,
 }
 
-impl Pooled for Arc<Connection> {
+impl Pooled for Arc<HostConnection> {
     fn is_closed(&self) -> bool {
         self.lost.is_cancelled()
     }
@@ -171,21 +171,21 @@ impl Pooled for Arc<Connection> {
 
 /// The network between a process and the host.
 pub(super) struct Network {
-    pub(super) host: Arc<Host>,
+    pub(super) host: Arc<SimulatedHost>,
     pub(super) dice: Dice,
 }
 
 impl Connect for Network {
-    type Connection = Arc<Connection>;
+    type Connection = Arc<HostConnection>;
     type Error = &'static str;
 
-    async fn connect(&self, _host: &HostRef) -> Result<Arc<Connection>, &'static str> {
+    async fn connect(&self, _host: &HostRef) -> Result<Arc<HostConnection>, &'static str> {
         sleep(self.dice.millis(100)).await;
         self.host.change(|state| {
             if Instant::now() < state.refuses_until {
                 return Err("refused");
             }
-            let connection = Arc::new(Connection::default());
+            let connection = Arc::new(HostConnection::default());
             state.connections.push(Arc::downgrade(&connection));
             Ok(connection)
         })

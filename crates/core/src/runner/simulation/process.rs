@@ -13,16 +13,17 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::dice::Dice;
-use super::host::{Host, Network};
+use super::host::{Network, SimulatedHost};
 use super::session::SimulatedSessions;
 use crate::hosts::{Access, HostBook, HostRef, Hosts, Pool, PoolLimits};
 use crate::runner::api::sweep;
 use crate::runner::durable::{follow_new, follower_of};
 use crate::runner::foreign::adopt;
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Observer, Registry, Screens, SecretReader, Shared, Tasks,
+    Followers, ForeignJobs, Limits, Observer, Registry, RunnerState, RunnerTasks, Screens,
+    SecretReader,
 };
-use crate::runner::storing::{Requests, Storing};
+use crate::runner::storing::{Storing, StoringRequests};
 use sshjobs_base::lock::lock;
 use sshjobs_job::{Job, Outcome};
 use sshjobs_ssh::Resolver;
@@ -34,8 +35,8 @@ const STORE_PAUSE: u64 = 100;
 const ROUND: Duration = Duration::from_secs(1);
 
 /// A running process.
-pub(super) struct Process {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct SimulatedProcess {
+    pub(super) shared: Arc<RunnerState>,
     pool: Arc<Pool<Network>>,
     dice: Dice,
     tasks: Arc<Mutex<JoinSet<()>>>,
@@ -44,15 +45,15 @@ pub(super) struct Process {
 }
 
 /// Parameters of a process.
-pub(super) struct Start<'a> {
-    pub(super) host: &'a Arc<Host>,
+pub(super) struct ProcessStart<'a> {
+    pub(super) host: &'a Arc<SimulatedHost>,
     pub(super) store: Memory,
     pub(super) ring_lines: usize,
     pub(super) dice: Dice,
 }
 
-impl Process {
-    pub(super) fn start(start: Start<'_>) -> Self {
+impl SimulatedProcess {
+    pub(super) fn start(start: ProcessStart<'_>) -> Self {
         let limits = Limits {
             ring_buffer_lines: start.ring_lines,
             ..Limits::default()
@@ -78,7 +79,7 @@ impl Process {
             dice: start.dice.fork(),
         };
         let tasks = Arc::new(Mutex::new(JoinSet::new()));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RunnerState {
             hosts: Arc::new(no_hosts()),
             limits,
             registry: Mutex::new(Registry::new(storing.store.secret())),
@@ -99,7 +100,7 @@ impl Process {
             became_heavy: mpsc::channel(1).0,
             fleets: mpsc::channel(1).0,
             queued: mpsc::channel(1).0,
-            tasks: Tasks::of(&tasks),
+            tasks: RunnerTasks::of(&tasks),
         });
         let disk_hangs_until = Arc::new(Mutex::new(Instant::now()));
         shared.spawn_task(sweep(Arc::clone(&shared)));
@@ -144,7 +145,7 @@ impl Process {
     }
 
     /// Registers a job, and starts it on the host in a task, as `runner/start` does.
-    pub(super) fn spawn(&self, host: &Arc<Host>, job: &Arc<Job>) {
+    pub(super) fn spawn(&self, host: &Arc<SimulatedHost>, job: &Arc<Job>) {
         let storing = self.shared.storing.as_ref().expect("the simulation stores output");
         let record = Record {
             owner: storing.store.own_name().to_owned(),
@@ -162,7 +163,7 @@ impl Process {
     }
 }
 
-async fn launch(shared: Arc<Shared>, host: Arc<Host>, job: Arc<Job>, dice: Dice) {
+async fn launch(shared: Arc<RunnerState>, host: Arc<SimulatedHost>, job: Arc<Job>, dice: Dice) {
     sleep(dice.millis(30)).await;
     let follower = follower_of(&shared, &HostRef::of(&job));
     let session = follower.session_name();
@@ -195,7 +196,7 @@ impl Observer for Nothing {
 /// The store's threads, and the disk that they write to.
 struct Disk {
     storing: Arc<Storing>,
-    requests: Requests,
+    requests: StoringRequests,
     hangs_until: Arc<Mutex<Instant>>,
     dice: Dice,
 }

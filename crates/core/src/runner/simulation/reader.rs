@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::dice::Dice;
 use crate::runner::foreign::lookup;
-use crate::runner::state::{Lookup, Shared};
+use crate::runner::state::{Lookup, RunnerState};
 use sshjobs_base::lock::lock;
 use sshjobs_job::{JobId, Outcome, Phase, Scope, Tail, Wait};
 use sshjobs_output::{LineNo, PageQuery, Stream};
@@ -21,13 +21,13 @@ const WAIT: u64 = 5_000;
 
 /// Which line of a job has which number and text, according to all readers.
 #[derive(Default)]
-pub(super) struct Known(Mutex<BTreeMap<(JobId, LineNo), String>>);
+pub(super) struct SeenLines(Mutex<BTreeMap<(JobId, LineNo), String>>);
 
 /// A reader of one job. It survives the processes that it reads from.
 pub(super) struct Reader {
     of: ReaderOf,
     began: Instant,
-    progress: Mutex<Progress>,
+    progress: Mutex<ReaderProgress>,
     /// Held by the task that reads.
     turn: tokio::sync::Mutex<()>,
     /// Whether it has read the end.
@@ -40,11 +40,11 @@ pub(super) struct ReaderOf {
     pub(super) job: JobId,
     /// The job prints on stdout only, so the number of a line determines its text.
     pub(super) has_one_stream: bool,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<SeenLines>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ReaderProgress {
     /// The last line that it has seen.
     pub(super) cursor: LineNo,
     /// Number of lines that it has seen of stdout and of stderr.
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// The lines that all readers of its job have seen.
-    pub(super) fn known(&self) -> &Arc<Known> {
+    pub(super) fn known(&self) -> &Arc<SeenLines> {
         &self.of.known
     }
 
@@ -84,7 +84,7 @@ impl Reader {
         &self.of.job
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> ReaderProgress {
         lock(&self.progress).clone()
     }
 
@@ -94,7 +94,7 @@ impl Reader {
     }
 
     /// Reads from a process, until the end of the job or of the process.
-    pub(super) async fn read_from(self: Arc<Self>, shared: Arc<Shared>, dice: Dice) {
+    pub(super) async fn read_from(self: Arc<Self>, shared: Arc<RunnerState>, dice: Dice) {
         while !*self.is_done.borrow() {
             sleep(dice.millis(PAUSE)).await;
             // Another task may read from another process.

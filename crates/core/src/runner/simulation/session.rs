@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::dice::Dice;
-use super::host::{Connection, Host, JobOnHost, Network};
+use super::host::{HostConnection, JobOnHost, Network, SimulatedHost};
 use crate::hosts::{HostRef, Lease, Pool};
-use crate::runner::state::{Session, SessionStart, Sessions, SpawnError};
+use crate::runner::state::{FollowerSession, SessionStart, Sessions, SpawnError};
 use sshjobs_job::spool::FollowFrom;
 
 /// Interval at which a session without news sends a sign of life.
@@ -24,7 +24,7 @@ const MISSING: &[u8] = b"sshjobs-spool missing\n";
 
 /// Sessions with a simulated host, over pooled connections.
 pub(super) struct SimulatedSessions {
-    pub(super) host: Arc<Host>,
+    pub(super) host: Arc<SimulatedHost>,
     pub(super) pool: Arc<Pool<Network>>,
     pub(super) dice: Dice,
 }
@@ -34,7 +34,7 @@ impl Sessions for SimulatedSessions {
         &'a self,
         host: &'a HostRef,
         start: &'a (dyn Fn() -> SessionStart + Send + Sync),
-    ) -> BoxFuture<'a, Result<Option<Box<dyn Session>>, SpawnError>> {
+    ) -> BoxFuture<'a, Result<Option<Box<dyn FollowerSession>>, SpawnError>> {
         async move {
             let lease = self.pool.lease(host).await.map_err(|_| failed(host, "no connection"))?;
             let dice = self.dice.fork();
@@ -53,7 +53,7 @@ impl Sessions for SimulatedSessions {
                 dice,
                 lease,
                 start,
-            )) as Box<dyn Session>))
+            )) as Box<dyn FollowerSession>))
         }
         .boxed()
     }
@@ -84,12 +84,12 @@ fn failed(host: &HostRef, why: &str) -> SpawnError {
 }
 
 struct SimulatedSession {
-    host: Arc<Host>,
+    host: Arc<SimulatedHost>,
     dice: Dice,
-    lease: Lease<Arc<Connection>>,
+    lease: Lease<Arc<HostConnection>>,
     name: String,
     /// The jobs to send.
-    jobs: BTreeMap<String, Sent>,
+    jobs: BTreeMap<String, SessionProgress>,
     /// Written by the script, not received yet.
     on_the_way: BytesMut,
     has_caught_up: bool,
@@ -101,7 +101,7 @@ struct SimulatedSession {
 
 /// Progress of a session with one job.
 #[derive(Default)]
-struct Sent {
+struct SessionProgress {
     /// Bytes of stdout and of stderr.
     bytes: [u64; 2],
     has_group: bool,
@@ -110,16 +110,16 @@ struct Sent {
 
 impl SimulatedSession {
     fn new(
-        host: Arc<Host>,
+        host: Arc<SimulatedHost>,
         dice: Dice,
-        lease: Lease<Arc<Connection>>,
+        lease: Lease<Arc<HostConnection>>,
         start: SessionStart,
     ) -> Self {
         let SessionStart { name, from } = start;
         let sent = |from: FollowFrom| {
-            let sent = Sent {
+            let sent = SessionProgress {
                 bytes: [from.stdout, from.stderr],
-                ..Sent::default()
+                ..SessionProgress::default()
             };
             (from.job, sent)
         };
@@ -200,7 +200,12 @@ impl SimulatedSession {
 }
 
 /// The next frames of a job, whose files are `job`.
-fn frames_of(name: &str, job: Option<JobOnHost>, sent: &mut Sent, dice: &Dice) -> String {
+fn frames_of(
+    name: &str,
+    job: Option<JobOnHost>,
+    sent: &mut SessionProgress,
+    dice: &Dice,
+) -> String {
     let Some(job) = job else {
         sent.has_end = true;
         return format!("X {name} 0 0 lost spool_gone\n");
@@ -238,7 +243,7 @@ fn frames_of(name: &str, job: Option<JobOnHost>, sent: &mut Sent, dice: &Dice) -
     frames
 }
 
-impl Session for SimulatedSession {
+impl FollowerSession for SimulatedSession {
     fn next(&mut self) -> BoxFuture<'_, Option<Bytes>> {
         async {
             let lost = self.lease.connection().lost.clone();

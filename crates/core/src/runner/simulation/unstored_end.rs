@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::dice::Dice;
-use super::host::Host;
-use super::process::{Process, Start};
-use super::reader::{Known, Reader, ReaderOf, line_text};
+use super::host::SimulatedHost;
+use super::process::{ProcessStart, SimulatedProcess};
+use super::reader::{Reader, ReaderOf, SeenLines, line_text};
 use super::world::durable_job;
 use sshjobs_base::blocking::in_place;
 use sshjobs_job::{Exit, Outcome};
@@ -30,9 +30,9 @@ async fn a_reader_at_another_process_reads_to_an_end_that_the_disk_could_not_tak
     let dice = Dice::new(1);
     let fault = Arc::new(DiskFault::default());
     let disk = Memory::with_fault(Arc::clone(&fault));
-    let host = Host::new();
+    let host = SimulatedHost::new();
     let process = || {
-        Process::start(Start {
+        SimulatedProcess::start(ProcessStart {
             host: &host,
             store: disk.join(),
             ring_lines: 100,
@@ -50,7 +50,7 @@ async fn a_reader_at_another_process_reads_to_an_end_that_the_disk_could_not_tak
         name: "the",
         job: job.id.clone(),
         has_one_stream: true,
-        known: Arc::new(Known::default()),
+        known: Arc::new(SeenLines::default()),
     }));
     let reading = Arc::clone(&reader).read_from(Arc::clone(&other.shared), dice.fork());
     other.shared.spawn_task(reading);

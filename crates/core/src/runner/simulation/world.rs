@@ -8,10 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::dice::Dice;
-use super::host::Host;
-use super::process::{Process, Start};
-use super::reader::{Known, Progress, Reader, ReaderOf, line_text};
-use sshjobs_job::{Caller, Draft, Exit, Identity, Job, JobId, Log, LostWhy, Nonce, Outcome};
+use super::host::SimulatedHost;
+use super::process::{ProcessStart, SimulatedProcess};
+use super::reader::{Reader, ReaderOf, ReaderProgress, SeenLines, line_text};
+use sshjobs_job::{Caller, Draft, Exit, Job, JobId, JobIdentity, Log, LostWhy, Nonce, Outcome};
 use sshjobs_output::RingLimits;
 use sshjobs_store::{DiskFault, Memory};
 
@@ -29,7 +29,7 @@ const STATUS: u8 = 3;
 
 /// Sizes of a world, which the seed decides before the run.
 #[derive(Debug)]
-struct Plan {
+struct WorldPlan {
     jobs: usize,
     /// Lines of each job on stdout and on stderr.
     lines: [u64; 2],
@@ -40,7 +40,7 @@ struct Plan {
     has_bad_disk: bool,
 }
 
-impl Plan {
+impl WorldPlan {
     fn new(dice: &Dice) -> Self {
         let has_bad_disk = dice.once_in(3);
         // Most worlds are small: many of them find more than some large ones.
@@ -71,13 +71,13 @@ impl Plan {
     }
 }
 
-struct World {
+struct SimulatedWorld {
     dice: Dice,
-    plan: Plan,
-    host: Arc<Host>,
+    plan: WorldPlan,
+    host: Arc<SimulatedHost>,
     disk: Memory,
     disk_fault: Arc<DiskFault>,
-    processes: Vec<Option<Process>>,
+    processes: Vec<Option<SimulatedProcess>>,
     readers: Vec<Arc<Reader>>,
     has_disk_hung: bool,
     printing: JoinSet<()>,
@@ -89,10 +89,10 @@ struct World {
 /// If a promise is broken.
 pub(super) async fn play(seed: u64) -> String {
     let dice = Dice::new(seed);
-    let plan = Plan::new(&dice);
+    let plan = WorldPlan::new(&dice);
     let disk_fault = Arc::new(DiskFault::default());
-    let mut world = World {
-        host: Host::new(),
+    let mut world = SimulatedWorld {
+        host: SimulatedHost::new(),
         disk: Memory::with_fault(Arc::clone(&disk_fault)),
         disk_fault,
         processes: Vec::new(),
@@ -107,7 +107,7 @@ pub(super) async fn play(seed: u64) -> String {
     format!("{:?}: {progress:?}", world.plan)
 }
 
-impl World {
+impl SimulatedWorld {
     async fn run(&mut self) {
         for _ in 0..self.plan.processes {
             let process = self.start_process();
@@ -136,8 +136,8 @@ impl World {
         }
     }
 
-    fn start_process(&self) -> Process {
-        let process = Process::start(Start {
+    fn start_process(&self) -> SimulatedProcess {
+        let process = SimulatedProcess::start(ProcessStart {
             host: &self.host,
             store: self.disk.join(),
             ring_lines: self.plan.ring_lines,
@@ -149,7 +149,7 @@ impl World {
         process
     }
 
-    fn let_read(&self, reader: &Arc<Reader>, process: &Process) {
+    fn let_read(&self, reader: &Arc<Reader>, process: &SimulatedProcess) {
         let shared = Arc::clone(&process.shared);
         process
             .shared
@@ -170,7 +170,7 @@ impl World {
             self.plan.lines,
             self.dice.fork(),
         ));
-        let known = Arc::new(Known::default());
+        let known = Arc::new(SeenLines::default());
         for name in ["first", "second"] {
             let reader = self.reader_of(name, &job.id, &known);
             for process in self.processes.iter().flatten() {
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    fn reader_of(&self, name: &'static str, job: &JobId, known: &Arc<Known>) -> Arc<Reader> {
+    fn reader_of(&self, name: &'static str, job: &JobId, known: &Arc<SeenLines>) -> Arc<Reader> {
         Arc::new(Reader::new(ReaderOf {
             name,
             job: job.clone(),
@@ -235,7 +235,7 @@ impl World {
 
     async fn check_reader(&self, reader: &Reader) {
         let is_done = timeout(PATIENCE, reader.done()).await.is_ok();
-        let Progress {
+        let ReaderProgress {
             seen,
             dropped,
             outcome,
@@ -264,7 +264,7 @@ impl World {
     async fn check_sessions(&self) {
         // A job whose end was read may still be followed: by a process that took it over since.
         let free = async {
-            while self.processes.iter().flatten().any(Process::has_session) {
+            while self.processes.iter().flatten().any(SimulatedProcess::has_session) {
                 sleep(GLANCE).await;
             }
         };
@@ -291,7 +291,7 @@ pub(super) fn durable_job(index: usize, ring_lines: usize) -> Arc<Job> {
         durable: true,
         ..Draft::new("host", "make")
     };
-    let identity = Identity {
+    let identity = JobIdentity {
         id: JobId::from(format!("host-{index:06}").as_str()),
         mark: Nonce::new(),
         caller: Caller::local(),
@@ -305,7 +305,7 @@ pub(super) fn durable_job(index: usize, ring_lines: usize) -> Arc<Job> {
 }
 
 /// A job that prints its lines, in pieces that end anywhere, and exits.
-async fn print(host: Arc<Host>, job: JobId, lines: [u64; 2], dice: Dice) {
+async fn print(host: Arc<SimulatedHost>, job: JobId, lines: [u64; 2], dice: Dice) {
     let started = async {
         while host.job(job.as_str()).is_none() {
             sleep(GLANCE).await;

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 use super::register::finish_interrupted_start;
 use super::spawn::wait_until_started;
 use crate::runner::foreign::lookup;
-use crate::runner::state::{Lookup, Order, Shared, SpawnError};
+use crate::runner::state::{Lookup, RunnerState, SpawnError, StartOrder};
 use sshjobs_job::{Job, Scope};
 
 /// Finds the job that an earlier start of this order has led to. Implements
 /// [`Runner::find_started`](crate::runner::api::Runner::find_started).
 pub(crate) async fn find_started(
-    shared: &Arc<Shared>,
-    order: Order,
+    shared: &Arc<RunnerState>,
+    order: StartOrder,
     timeout: Duration,
 ) -> Result<Option<Arc<Job>>, SpawnError> {
     let deadline = Instant::now() + timeout;

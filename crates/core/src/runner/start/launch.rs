@@ -7,16 +7,16 @@ use tokio::sync::mpsc;
 use super::launch_attached::launch_attached;
 use super::launch_durable::launch_durable;
 use super::launch_fleet::launch_fleet;
-use super::reserve::Reservation;
-use crate::runner::state::{QueuedJob, Shared, SpawnError};
+use super::reserve::SlotReservation;
+use crate::runner::state::{QueuedJob, RunnerState, SpawnError};
 
 /// Launches jobs that other processes have left in their queues.
-pub(crate) async fn launch_queued(shared: Arc<Shared>, mut queued: mpsc::Receiver<QueuedJob>) {
+pub(crate) async fn launch_queued(shared: Arc<RunnerState>, mut queued: mpsc::Receiver<QueuedJob>) {
     while let Some(job) = queued.recv().await {
         let launching = {
             let shared = Arc::clone(&shared);
             async move {
-                let mut reservation = Reservation::of_queued(&shared, job);
+                let mut reservation = SlotReservation::of_queued(&shared, job);
                 let lacks_secrets =
                     reservation.record.as_ref().is_some_and(|record| record.lacks_secrets());
                 if lacks_secrets {
@@ -34,8 +34,8 @@ pub(crate) async fn launch_queued(shared: Arc<Shared>, mut queued: mpsc::Receive
 /// Launches a job and leaves it to a task that records it. Nothing is sent to a host once the start
 /// was abandoned.
 pub(super) async fn launch(
-    shared: Arc<Shared>,
-    reservation: Reservation,
+    shared: Arc<RunnerState>,
+    reservation: SlotReservation,
 ) -> Result<(), SpawnError> {
     let mut reservation = reservation;
     if !reservation.job.spec.turn.is_now() {

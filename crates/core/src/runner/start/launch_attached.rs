@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::record_attached::record_in_task;
-use super::reserve::Reservation;
+use super::reserve::SlotReservation;
 use super::send_command::send_command;
-use crate::runner::state::{Shared, SpawnError};
+use crate::runner::state::{RunnerState, SpawnError};
 
 /// Sends a job's command, and leaves the job to a task that records it.
 pub(super) async fn launch_attached(
-    shared: &Arc<Shared>,
-    mut reservation: Reservation,
+    shared: &Arc<RunnerState>,
+    mut reservation: SlotReservation,
 ) -> Result<(), SpawnError> {
     let job = Arc::clone(&reservation.job);
     let sent = match send_command(shared, &job, &reservation.abandoned).await {

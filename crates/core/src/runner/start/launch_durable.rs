@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::reserve::Reservation;
+use super::reserve::SlotReservation;
 use crate::runner::durable::{record_started, start_on_host};
-use crate::runner::state::{Shared, SpawnError};
+use crate::runner::state::{RunnerState, SpawnError};
 
 /// Starts a durable job on its host, and leaves following and recording it to tasks.
 pub(super) async fn launch_durable(
-    shared: &Arc<Shared>,
-    mut reservation: Reservation,
+    shared: &Arc<RunnerState>,
+    mut reservation: SlotReservation,
 ) -> Result<(), SpawnError> {
     // First: with the record another process can find the job if this one is killed.
     if let Err(error) = reservation.wait_until_registered().await {

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::reserve::Reservation;
-use crate::runner::state::{FleetToRun, Shared, SpawnError};
+use super::reserve::SlotReservation;
+use crate::runner::state::{FleetToRun, RunnerState, SpawnError};
 
 /// Hands a fleet to the runner's roll-out.
 pub(super) async fn launch_fleet(
-    shared: &Arc<Shared>,
-    mut reservation: Reservation,
+    shared: &Arc<RunnerState>,
+    mut reservation: SlotReservation,
 ) -> Result<(), SpawnError> {
     let job = Arc::clone(&reservation.job);
     // First: with the record another process can continue the roll-out if this one is killed.

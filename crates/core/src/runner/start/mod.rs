@@ -19,7 +19,7 @@
 //! Steps 1 and 2 run in the call. Steps 3 and 4 run in a task of the runner, because a command that
 //! was sent must be recorded even if the caller is gone.
 //!
-//! A [`Reservation`](reserve::Reservation) owns the job until its launch succeeds. If it is dropped
+//! A [`SlotReservation`](reserve::SlotReservation) owns the job until its launch succeeds. If it is dropped
 //! before, because a step failed or the task was aborted, the job ends as not started: its slot and
 //! its key are free again, and its record is removed, or gets the reason if a caller has the id.
 //!

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use crate::hosts::{HostRef, Lease, Link, Opened, Refused, SlotWait, is_refused};
-use crate::runner::state::{Shared, SpawnError};
+use crate::hosts::{HostRef, Lease, Link, OpenedChannel, RefusedChannels, SlotWait, is_refused};
+use crate::runner::state::{RunnerState, SpawnError};
 use sshjobs_job::{Job, Pace};
 use sshjobs_ssh::ChannelError;
 
 /// A channel on which nothing runs yet, and its slot on the connection.
 pub(crate) struct OpenChannel {
     pub(crate) lease: Lease<Arc<Link>>,
-    pub(crate) opened: Opened,
+    pub(crate) opened: OpenedChannel,
 }
 
 /// Attempts to open a channel for a job. A pooled connection may have died unnoticed, or be full.
@@ -49,7 +49,7 @@ impl ChannelAttempts {
     /// Opens a channel to the job's host. If the first connection fails, uses another.
     pub(crate) async fn open(
         &mut self,
-        shared: &Shared,
+        shared: &RunnerState,
         job: &Job,
     ) -> Result<OpenChannel, SpawnError> {
         while self.attempts < MOST_ATTEMPTS && self.refusals < MOST_REFUSALS {
@@ -64,8 +64,8 @@ impl ChannelAttempts {
                     // connection. A connection that refuses its very first channel is not worth
                     // many logins.
                     self.attempts += match lease.note_refusal() {
-                        Refused::EveryChannel => MOST_ATTEMPTS / 2,
-                        Refused::OneMore => 0,
+                        RefusedChannels::EveryChannel => MOST_ATTEMPTS / 2,
+                        RefusedChannels::OneMore => 0,
                     };
                     self.refusals += 1;
                     self.last = error;
@@ -84,7 +84,7 @@ impl ChannelAttempts {
 }
 
 /// A slot for a job's channel: on a shared connection, or on one of its own.
-async fn lease(shared: &Shared, job: &Job) -> Result<Lease<Arc<Link>>, SpawnError> {
+async fn lease(shared: &RunnerState, job: &Job) -> Result<Lease<Arc<Link>>, SpawnError> {
     let host = HostRef::of(job);
     let pool = shared.hosts.pool();
     match job.spec.pace {
@@ -94,10 +94,10 @@ async fn lease(shared: &Shared, job: &Job) -> Result<Lease<Arc<Link>>, SpawnErro
 }
 
 async fn try_open(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     lease: &Lease<Arc<Link>>,
-) -> Result<Opened, ChannelError> {
+) -> Result<OpenedChannel, ChannelError> {
     let link = lease.connection();
     if !link.answers().await {
         suspect_the_silent(shared, &HostRef::of(job));
@@ -118,7 +118,7 @@ async fn try_open(
 
 /// One connection of a host does not answer. Marks the others that have been silent since, so that
 /// they are not asked one after the other.
-fn suspect_the_silent(shared: &Shared, host: &HostRef) {
+fn suspect_the_silent(shared: &RunnerState, host: &HostRef) {
     shared.hosts.pool().each(host, |link| {
         if link.is_silent() {
             link.suspect();

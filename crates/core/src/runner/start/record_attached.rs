@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::send_command::SentCommand;
 use crate::hosts::{HostRef, Link};
 use crate::runner::record::{
-    Attached, AttachedControls, Recording, answer_queries, has_answering_terminal, record,
+    Attached, AttachedControls, RecordingTask, answer_queries, has_answering_terminal, record,
 };
-use crate::runner::state::{Meter, Shared, Stdin};
+use crate::runner::state::{JobStdin, Meter, RunnerState};
 use sshjobs_job::{Announcements, Job, Pace, Phase, Recorder};
 
 /// Running time of a job after which a control shell is started for it.
@@ -16,7 +16,7 @@ const LASTING: Duration = Duration::from_secs(1);
 
 /// Leaves a job to a recording task. From here on the job belongs to the runner, and not to its
 /// caller.
-pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCommand) {
+pub(super) fn record_in_task(shared: &Arc<RunnerState>, job: &Arc<Job>, sent: SentCommand) {
     let SentCommand {
         lease,
         plan,
@@ -40,9 +40,9 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
         ahead: first_events,
         meter: meter(shared, job, &link),
     };
-    let recording = Recording::new(far_end, Arc::clone(job), recorder);
+    let recording = RecordingTask::new(far_end, Arc::clone(job), recorder);
 
-    let stdin = Arc::new(Stdin::new(
+    let stdin = Arc::new(JobStdin::new(
         Arc::new(AttachedControls(writer)),
         Arc::clone(job),
         recording.announced(),
@@ -64,7 +64,7 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
     shared.spawn_task(record(Arc::clone(shared), recording, stdin, lease));
 }
 
-fn meter(shared: &Shared, job: &Job, link: &Link) -> Meter {
+fn meter(shared: &RunnerState, job: &Job, link: &Link) -> Meter {
     Meter {
         traffic: link.traffic.clone(),
         growth: Arc::clone(&shared.growth),

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::ready;
 
-use super::reserve::Reservation;
+use super::reserve::SlotReservation;
 use crate::runner::durable::repeat_start;
 use crate::runner::foreign::lookup;
-use crate::runner::state::Shared;
+use crate::runner::state::RunnerState;
 use crate::runner::state::{Lookup, SpawnError};
 use sshjobs_job::{Job, JobSpec, Log, Scope};
 use sshjobs_store::{Record, StoreError};
 
-impl Reservation {
+impl SlotReservation {
     /// Asks the store to register the job. Does not wait for its answer.
     pub(super) fn register(&mut self) {
         let storing = self.shared.storing.as_ref();
@@ -84,8 +84,8 @@ impl Reservation {
 /// Returns the job that an earlier or another process started with the same key, if that was for
 /// the same spec.
 pub(super) async fn find_earlier_job(
-    shared: &Arc<Shared>,
-    reservation: Reservation,
+    shared: &Arc<RunnerState>,
+    reservation: SlotReservation,
     earlier: &Record,
 ) -> Result<Arc<Job>, SpawnError> {
     let fingerprint = reservation.record.as_ref().map(|record| record.fingerprint.clone());
@@ -113,7 +113,7 @@ pub(super) async fn find_earlier_job(
 /// Whether the host had started it is unknown; the order is safe to repeat, because a host starts
 /// each job at most once.
 pub(super) async fn finish_interrupted_start(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     spec: JobSpec,
     earlier: &Record,
 ) -> Result<(), SpawnError> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::runner::state::Shared;
-use crate::runner::state::{Limits, Order, SpawnError, chain};
+use crate::runner::state::RunnerState;
+use crate::runner::state::{Limits, SpawnError, StartOrder, chain};
 use crate::runner::storing::Registration;
 use sshjobs_job::{Job, JobSpec, Outcome};
 use sshjobs_output::RingLimits;
@@ -13,17 +13,17 @@ use sshjobs_store::Record;
 
 /// The answer to an order.
 pub(super) enum Reserved {
-    New(Box<Reservation>),
+    New(Box<SlotReservation>),
     /// This process has a job with the order's idempotency key.
     KeyInUse {
         job: Arc<Job>,
-        order: Box<Order>,
+        order: Box<StartOrder>,
     },
 }
 
 /// A slot in the registry for a job that has not started. Dropping it ends the job as not started.
-pub(super) struct Reservation {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct SlotReservation {
+    pub(super) shared: Arc<RunnerState>,
     pub(super) job: Arc<Job>,
     /// Cancelled when the caller is gone or the job was signalled: the launch must stop.
     pub(super) abandoned: CancellationToken,
@@ -38,7 +38,10 @@ pub(super) struct Reservation {
 }
 
 /// Reserves a slot for a new job. Does not wait.
-pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, SpawnError> {
+pub(super) fn reserve(
+    shared: &Arc<RunnerState>,
+    order: StartOrder,
+) -> Result<Reserved, SpawnError> {
     if shared.stopping.is_cancelled() {
         return Err(SpawnError::ShuttingDown);
     }
@@ -68,7 +71,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
     });
     let abandoned = registry.insert(Arc::clone(&job), order.key);
 
-    Ok(Reserved::New(Box::new(Reservation {
+    Ok(Reserved::New(Box::new(SlotReservation {
         shared: Arc::clone(shared),
         job,
         abandoned,
@@ -80,7 +83,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
     })))
 }
 
-fn ring_limits(shared: &Shared, spec: &JobSpec) -> RingLimits {
+fn ring_limits(shared: &RunnerState, spec: &JobSpec) -> RingLimits {
     let limits = shared.limits.ring(spec.pace);
     let is_stored_member = spec.member_of.is_some() && shared.storing.is_some();
     // A member's lines are also in the log of its fleet, and all of them in the store.
@@ -91,7 +94,7 @@ fn ring_limits(shared: &Shared, spec: &JobSpec) -> RingLimits {
     }
 }
 
-impl Reservation {
+impl SlotReservation {
     /// The job has started: dropping the reservation no longer ends it. Returns the record to keep
     /// up to date.
     pub(super) fn commit(&mut self) -> Option<Record> {
@@ -112,7 +115,7 @@ impl Reservation {
     }
 }
 
-impl Drop for Reservation {
+impl Drop for SlotReservation {
     fn drop(&mut self) {
         let Some(why) = self.why_not_started.take() else {
             return;

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::first_output::{FirstEvents, FirstWords};
 use super::open_channel::{ChannelAttempts, OpenChannel};
-use crate::hosts::{Asking, HostRef, Lease, Link, Login};
-use crate::runner::state::{Shared, SpawnError};
+use crate::hosts::{Asking, GateLogin, HostRef, Lease, Link};
+use crate::runner::state::{RunnerState, SpawnError};
 use sshjobs_job::{ExecPlan, Job, PlanError};
 use sshjobs_ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
@@ -30,7 +30,7 @@ pub(super) struct SentCommand {
 }
 
 /// Result of sending a command on one channel.
-enum Sent {
+enum CommandSent {
     /// The server has the command.
     Command(Box<SentCommand>),
     /// The server had closed the channel before the command could arrive.
@@ -42,7 +42,7 @@ enum Sent {
 /// Sends the command. Repeats it on another channel, or for another login shell, while it is certain
 /// that no part of it ran.
 pub(super) async fn send_command(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     abandoned: &CancellationToken,
 ) -> Result<SentCommand, SpawnError> {
@@ -56,9 +56,9 @@ pub(super) async fn send_command(
         };
 
         match send_on(open, job, abandoned).await? {
-            Sent::Command(sent) => return change_user(shared, job, *sent, abandoned).await,
-            Sent::ChannelLost => attempts.note_lost(),
-            Sent::OtherShell(lease) => {
+            CommandSent::Command(sent) => return change_user(shared, job, *sent, abandoned).await,
+            CommandSent::ChannelLost => attempts.note_lost(),
+            CommandSent::OtherShell(lease) => {
                 // Once the shell is known, the next attempt fits it.
                 let asked = tokio::select! {
                     () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
@@ -82,7 +82,7 @@ async fn send_on(
     open: OpenChannel,
     job: &Job,
     abandoned: &CancellationToken,
-) -> Result<Sent, SpawnError> {
+) -> Result<CommandSent, SpawnError> {
     let OpenChannel { lease, opened } = open;
     let mut channel = opened.channel;
 
@@ -99,7 +99,7 @@ async fn send_on(
             channel.close().await.ok();
             // A channel opened in advance may have been closed while it waited. Nothing ran.
             return if opened.was_spare && error.is_lost_channel() {
-                Ok(Sent::ChannelLost)
+                Ok(CommandSent::ChannelLost)
             } else {
                 Err(error)
             };
@@ -124,10 +124,10 @@ async fn send_on(
         // Without an event the recorder waits for one, or reports that the connection was lost.
         timeout(EXEC_TIMEOUT, read_first_events(&mut sent)).await.ok();
         if was_closed(&sent.first_events) {
-            return Ok(Sent::ChannelLost);
+            return Ok(CommandSent::ChannelLost);
         }
     }
-    Ok(Sent::Command(Box::new(sent)))
+    Ok(CommandSent::Command(Box::new(sent)))
 }
 
 /// Reads the first event of a channel, and the next one after EOF, which may come before CLOSE.
@@ -151,7 +151,7 @@ fn was_closed(events: &VecDeque<ChannelEvent>) -> bool {
 
 /// Waits until a command that runs as another user has become that user.
 async fn change_user(
-    shared: &Shared,
+    shared: &RunnerState,
     job: &Job,
     mut sent: SentCommand,
     abandoned: &CancellationToken,
@@ -161,7 +161,7 @@ async fn change_user(
     sent.reader.put_back(std::mem::take(&mut sent.first_events));
 
     let host = HostRef::of(job);
-    let login = Login {
+    let login = GateLogin {
         host: &host,
         link: sent.lease.connection(),
         asking: Asking::Person,
@@ -187,7 +187,7 @@ async fn check_greeting(
     job: &Job,
     was_spare: bool,
     abandoned: &CancellationToken,
-) -> Result<Sent, SpawnError> {
+) -> Result<CommandSent, SpawnError> {
     let mut first = FirstEvents::new(&mut sent.reader, &job.mark);
     let words = first.read(&sent.writer, abandoned).await;
     sent.first_events = first.events;
@@ -203,16 +203,16 @@ async fn check_greeting(
             return Err(SpawnError::Abandoned);
         }
         FirstWords::NotRun if was_spare && was_closed(&sent.first_events) => {
-            return Ok(Sent::ChannelLost);
+            return Ok(CommandSent::ChannelLost);
         }
         FirstWords::NotRun => {
             link.note_refusal();
-            return Ok(Sent::OtherShell(sent.lease));
+            return Ok(CommandSent::OtherShell(sent.lease));
         }
         // Not a refusal: the likely shell may only be slow, so the probe tries it as well.
-        FirstWords::GivenUp => return Ok(Sent::OtherShell(sent.lease)),
+        FirstWords::GivenUp => return Ok(CommandSent::OtherShell(sent.lease)),
     }
-    Ok(Sent::Command(Box::new(sent)))
+    Ok(CommandSent::Command(Box::new(sent)))
 }
 
 /// Makes a channel ready for the command: requests a terminal if the job needs one.

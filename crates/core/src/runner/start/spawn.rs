@@ -9,15 +9,15 @@ use tokio::time::{Instant, timeout_at};
 
 use super::launch::launch;
 use super::register::find_earlier_job;
-use super::reserve::{Reservation, Reserved, reserve};
+use super::reserve::{Reserved, SlotReservation, reserve};
 use super::send_command::EXEC_TIMEOUT;
-use crate::runner::state::{Order, Shared, SpawnError};
+use crate::runner::state::{RunnerState, SpawnError, StartOrder};
 use sshjobs_job::{ExecPlan, Job, Outcome, Phase};
 
 /// Starts a job. Implements [`Runner::spawn`](crate::runner::api::Runner::spawn).
 pub(crate) async fn spawn(
-    shared: &Arc<Shared>,
-    mut order: Order,
+    shared: &Arc<RunnerState>,
+    mut order: StartOrder,
     timeout: Duration,
 ) -> Result<Arc<Job>, SpawnError> {
     ExecPlan::check(&order.spec)?;
@@ -60,8 +60,8 @@ pub(crate) async fn spawn(
 ///
 /// Dropping this future cancels the launch if the command was not sent yet.
 async fn launch_in_task(
-    shared: &Arc<Shared>,
-    reservation: Reservation,
+    shared: &Arc<RunnerState>,
+    reservation: SlotReservation,
     deadline: Instant,
 ) -> Result<Arc<Job>, SpawnError> {
     let job = Arc::clone(&reservation.job);

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::reserve::Reservation;
-use crate::runner::state::{QueuedJob, Shared, SpawnError, chain};
+use super::reserve::SlotReservation;
+use crate::runner::state::{QueuedJob, RunnerState, SpawnError, chain};
 use crate::runner::turn::take_turn;
 use sshjobs_store::Record;
 
-impl Reservation {
+impl SlotReservation {
     /// The reservation of a job that another process has left in its queue.
-    pub(super) fn of_queued(shared: &Arc<Shared>, queued: QueuedJob) -> Self {
+    pub(super) fn of_queued(shared: &Arc<RunnerState>, queued: QueuedJob) -> Self {
         let QueuedJob {
             job,
             record,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
 
 use crate::hosts::HostRef;
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 use sshjobs_job::spool::FollowFrom;
 use sshjobs_job::{FarEvent, Job, JobId, Positions};
 
@@ -82,7 +82,7 @@ impl Followers {
 }
 
 impl Follower {
-    pub(crate) fn followed(&self) -> Guard<'_, HashMap<JobId, Followed>> {
+    pub(crate) fn followed(&self) -> LockGuard<'_, HashMap<JobId, Followed>> {
         lock(&self.followed)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::registry::Place;
+use super::registry::JobConnection;
 use crate::hosts::Link;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{Job, JobId};
@@ -16,7 +16,7 @@ use sshjobs_store::Record;
 /// processes.
 #[derive(Default)]
 pub(crate) struct ForeignJobs {
-    known: Mutex<HashMap<JobId, Known>>,
+    known: Mutex<HashMap<JobId, ForeignJob>>,
     /// Jobs that this process owns and does not record, because taking them over has failed.
     to_take_over: Mutex<HashSet<JobId>>,
     /// Hosts that are being handed over. Nothing starts there.
@@ -27,7 +27,7 @@ pub(crate) struct ForeignJobs {
     pub(crate) adopting: tokio::sync::Mutex<()>,
 }
 
-struct Known {
+struct ForeignJob {
     job: Arc<Job>,
     record: Record,
     used: Instant,
@@ -61,9 +61,9 @@ impl ForeignJobs {
     }
 
     /// Where such a job runs.
-    pub(crate) fn place(&self, id: &JobId) -> Option<Place> {
+    pub(crate) fn place(&self, id: &JobId) -> Option<JobConnection> {
         let record = self.record(id)?;
-        Some(Place {
+        Some(JobConnection {
             link: Weak::<Link>::new(),
             machine: record.machine,
         })
@@ -74,7 +74,7 @@ impl ForeignJobs {
     pub(crate) fn take_in(&self, job: Arc<Job>, record: Record) -> (Arc<Job>, bool) {
         let mut known = lock(&self.known);
         let is_new = !known.contains_key(&job.id);
-        let entry = known.entry(job.id.clone()).or_insert_with(|| Known {
+        let entry = known.entry(job.id.clone()).or_insert_with(|| ForeignJob {
             job,
             record,
             used: Instant::now(),
@@ -126,7 +126,7 @@ impl ForeignJobs {
     }
 }
 
-impl Known {
+impl ForeignJob {
     /// Whether anything else holds the job.
     fn is_used(&self) -> bool {
         Arc::strong_count(&self.job) > 1

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use crate::hosts::PoolLimits;
 use sshjobs_job::Pace;
 use sshjobs_output::RingLimits;
-use sshjobs_store::{Bounds, LogLimits};
+use sshjobs_store::{LogLimits, StoreLimits};
 
 /// Limits on jobs; the `[limits]` table of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -185,8 +185,8 @@ impl Limits {
         }
     }
 
-    pub(crate) fn stored(&self) -> Bounds {
-        Bounds {
+    pub(crate) fn stored(&self) -> StoreLimits {
+        StoreLimits {
             bytes: self.stored_bytes_total,
             age: u64::try_from(self.keep_stored.as_millis()).unwrap_or(u64::MAX),
         }

@@ -1,7 +1,7 @@
 use sshjobs_job::{Caller, Job, JobId, JobSpec};
 
 /// A caller's request for a job.
-pub struct Order {
+pub struct StartOrder {
     /// The id that the job gets.
     pub id: JobId,
     /// The caller who will own the job.
@@ -15,7 +15,7 @@ pub struct Order {
 /// An idempotency key with the caller it belongs to.
 pub type Key = (Caller, String);
 
-impl Order {
+impl StartOrder {
     /// A caller's order.
     pub fn new(caller: &Caller, spec: JobSpec, key: Option<String>) -> Self {
         Self {

@@ -13,14 +13,14 @@ use super::error::SpawnError;
 use super::limits::Limits;
 use super::lookup::{Lookup, Tombstone};
 use super::order::Key;
-use super::stdin::Stdin;
+use super::stdin::JobStdin;
 use crate::hosts::Link;
 use sshjobs_job::{Caller, Job, JobId, MachineId, Scope};
 
 /// Every job the runner knows: running, finished and kept, or only a tombstone.
 #[derive(Default)]
 pub(crate) struct Registry {
-    pub(crate) jobs: HashMap<JobId, Entry>,
+    pub(crate) jobs: HashMap<JobId, RegisteredJob>,
     pub(crate) by_key: HashMap<Key, JobId>,
     /// Ids of finished jobs, oldest first.
     finished: VecDeque<JobId>,
@@ -36,18 +36,18 @@ pub(crate) struct Registry {
     pub(crate) changes: watch::Sender<HashMap<Caller, u64>>,
 }
 
-pub(crate) struct Entry {
+pub(crate) struct RegisteredJob {
     pub(crate) job: Arc<Job>,
     key: Option<Key>,
-    progress: Progress,
+    progress: JobProgress,
     /// Where the job runs, or ran: its processes may outlive it.
-    place: Option<Place>,
+    place: Option<JobConnection>,
     /// The store has the job and all of its output.
     is_stored: bool,
 }
 
 /// Progress of a job in this process.
-enum Progress {
+enum JobProgress {
     Starting {
         /// Cancels the start.
         abandon: CancellationToken,
@@ -56,27 +56,27 @@ enum Progress {
     },
     /// The job is recorded here.
     Running {
-        stdin: Arc<Stdin>,
+        stdin: Arc<JobStdin>,
     },
     /// The job continues without a recorder in this process.
     Detached,
     Finished,
 }
 
-impl Entry {
+impl RegisteredJob {
     fn is_finished(&self) -> bool {
-        matches!(self.progress, Progress::Finished)
+        matches!(self.progress, JobProgress::Finished)
     }
 
     fn must_end_with_us(&self) -> bool {
-        let Progress::Running { stdin } = &self.progress else { return false };
+        let JobProgress::Running { stdin } = &self.progress else { return false };
         !stdin.controls().outlives_us() && !self.job.is_over()
     }
 }
 
 /// Where a job runs.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct JobConnection {
     /// The connection that its channel is on.
     pub(crate) link: Weak<Link>,
     /// The machine at the other end, if it reported one.
@@ -156,10 +156,10 @@ impl Registry {
         let token = abandon.clone();
         self.note_change(&job.caller);
         *self.running_on.entry(job.spec.host.clone()).or_default() += 1;
-        let entry = Entry {
+        let entry = RegisteredJob {
             job,
             key,
-            progress: Progress::Starting {
+            progress: JobProgress::Starting {
                 abandon,
                 is_visible: false,
             },
@@ -174,16 +174,16 @@ impl Registry {
     pub(crate) fn note_followed(
         &mut self,
         id: &JobId,
-        stdin: Arc<Stdin>,
+        stdin: Arc<JobStdin>,
         link: Option<&Arc<Link>>,
     ) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
         if entry.is_finished() {
             return;
         }
-        entry.progress = Progress::Running { stdin };
+        entry.progress = JobProgress::Running { stdin };
         if let Some(link) = link {
-            entry.place = Some(Place {
+            entry.place = Some(JobConnection {
                 link: Arc::downgrade(link),
                 machine: link.machine(),
             });
@@ -204,7 +204,7 @@ impl Registry {
         self.mark_visible(&id);
         if let Some(entry) = self.jobs.get_mut(&id) {
             entry.is_stored = true;
-            entry.place = Some(Place {
+            entry.place = Some(JobConnection {
                 link: Weak::new(),
                 machine,
             });
@@ -212,27 +212,27 @@ impl Registry {
         abandon
     }
 
-    pub(crate) fn stdin(&self, id: &JobId) -> Option<Arc<Stdin>> {
+    pub(crate) fn stdin(&self, id: &JobId) -> Option<Arc<JobStdin>> {
         match &self.jobs.get(id)?.progress {
-            Progress::Running { stdin } => Some(Arc::clone(stdin)),
-            Progress::Starting { .. } | Progress::Detached | Progress::Finished => None,
+            JobProgress::Running { stdin } => Some(Arc::clone(stdin)),
+            JobProgress::Starting { .. } | JobProgress::Detached | JobProgress::Finished => None,
         }
     }
 
-    pub(crate) fn place(&self, id: &JobId) -> Option<Place> {
+    pub(crate) fn place(&self, id: &JobId) -> Option<JobConnection> {
         self.jobs.get(id)?.place.clone()
     }
 
     /// Whether this process is starting the job.
     pub(crate) fn is_starting(&self, id: &JobId) -> bool {
         let entry = self.jobs.get(id);
-        entry.is_some_and(|entry| matches!(entry.progress, Progress::Starting { .. }))
+        entry.is_some_and(|entry| matches!(entry.progress, JobProgress::Starting { .. }))
     }
 
     /// Cancels the start of a job.
     pub(crate) fn abandon(&self, id: &JobId) {
         if let Some(entry) = self.jobs.get(id)
-            && let Progress::Starting { abandon, .. } = &entry.progress
+            && let JobProgress::Starting { abandon, .. } = &entry.progress
         {
             abandon.cancel();
         }
@@ -247,7 +247,7 @@ impl Registry {
     /// gone already.
     pub(crate) fn mark_visible(&mut self, id: &JobId) -> bool {
         let Some(entry) = self.jobs.get_mut(id) else { return false };
-        if let Progress::Starting { is_visible, .. } = &mut entry.progress {
+        if let JobProgress::Starting { is_visible, .. } = &mut entry.progress {
             *is_visible = true;
         }
         true
@@ -259,7 +259,7 @@ impl Registry {
         let Some(entry) = self.jobs.get_mut(id) else { return };
         let is_hidden = matches!(
             entry.progress,
-            Progress::Starting {
+            JobProgress::Starting {
                 is_visible: false,
                 ..
             }
@@ -280,7 +280,7 @@ impl Registry {
             && !entry.is_finished()
         {
             // Drops the controls: a later write fails, and a signal looks for remaining processes.
-            entry.progress = Progress::Finished;
+            entry.progress = JobProgress::Finished;
             self.finished.push_back(id.clone());
             let caller = entry.job.caller.clone();
             let host = entry.job.spec.host.clone();
@@ -299,7 +299,7 @@ impl Registry {
     }
 
     /// Removes a job's entry and uncounts it.
-    fn take_out(&mut self, id: &JobId) -> Option<Entry> {
+    fn take_out(&mut self, id: &JobId) -> Option<RegisteredJob> {
         let entry = self.jobs.remove(id)?;
         self.note_change(&entry.job.caller);
         if !entry.is_finished() {
@@ -351,7 +351,7 @@ impl Registry {
         if let Some(entry) = self.jobs.get_mut(&job.id)
             && Arc::ptr_eq(&entry.job, job)
         {
-            entry.progress = Progress::Detached;
+            entry.progress = JobProgress::Detached;
             entry.place = None;
         }
     }
@@ -359,14 +359,14 @@ impl Registry {
     /// A job that is being started, also if its caller does not know it yet.
     pub(crate) fn starting_with_id(&self, id: &JobId) -> Option<Arc<Job>> {
         let entry = self.jobs.get(id)?;
-        matches!(entry.progress, Progress::Starting { .. }).then(|| Arc::clone(&entry.job))
+        matches!(entry.progress, JobProgress::Starting { .. }).then(|| Arc::clone(&entry.job))
     }
 
     /// The jobs that are being started.
     pub(crate) fn starting(&self) -> Vec<Arc<Job>> {
         self.jobs
             .values()
-            .filter(|entry| matches!(entry.progress, Progress::Starting { .. }))
+            .filter(|entry| matches!(entry.progress, JobProgress::Starting { .. }))
             .map(|entry| Arc::clone(&entry.job))
             .collect()
     }
@@ -404,7 +404,7 @@ impl Registry {
     /// tombstone.
     pub(crate) fn bury(&mut self, id: &JobId) {
         let Some(entry) = self.take_out(id) else { return };
-        let Entry { job, key, .. } = entry;
+        let RegisteredJob { job, key, .. } = entry;
         let caller = job.caller.clone();
         let host = job.spec.host.clone();
         let tombstone = Tombstone {
@@ -467,7 +467,8 @@ impl Registry {
 
     /// The jobs that this process records.
     pub(crate) fn recorded(&self) -> impl Iterator<Item = &Arc<Job>> {
-        let recorded = |entry: &&Entry| matches!(entry.progress, Progress::Running { .. });
+        let recorded =
+            |entry: &&RegisteredJob| matches!(entry.progress, JobProgress::Running { .. });
         self.jobs.values().filter(recorded).map(|entry| &entry.job)
     }
 

@@ -28,7 +28,7 @@ const KEEP: Duration = Duration::from_secs(600);
 /// Screens of jobs, kept while they are asked for.
 #[derive(Default)]
 pub(crate) struct Screens {
-    kept: StdMutex<HashMap<JobId, Kept>>,
+    kept: StdMutex<HashMap<JobId, CachedScreen>>,
     answering: Answering,
 }
 
@@ -41,7 +41,7 @@ impl Default for Answering {
     }
 }
 
-struct Kept {
+struct CachedScreen {
     screen: Arc<Mutex<JobScreen>>,
     cells: usize,
     asked: Instant,
@@ -51,7 +51,7 @@ impl Screens {
     /// The screen of a job, not yet drawn to the end of its output.
     pub(crate) fn of(&self, job: &Job) -> Arc<Mutex<JobScreen>> {
         let mut kept = lock(&self.kept);
-        let entry = kept.entry(job.id.clone()).or_insert_with(|| Kept {
+        let entry = kept.entry(job.id.clone()).or_insert_with(|| CachedScreen {
             screen: Arc::new(Mutex::new(JobScreen::new(job))),
             cells: 0,
             asked: Instant::now(),
@@ -92,7 +92,7 @@ fn cells(job: &Job) -> usize {
 
 /// Drops the screens that were asked for least recently until the limits are met. A screen in use is
 /// kept, and is dropped by a later call.
-fn bound(kept: &mut HashMap<JobId, Kept>) {
+fn bound(kept: &mut HashMap<JobId, CachedScreen>) {
     loop {
         let cells: usize = kept.values().map(|kept| kept.cells).sum();
         if kept.len() <= MOST_SCREENS && cells <= MOST_CELLS {

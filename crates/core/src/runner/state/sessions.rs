@@ -15,7 +15,7 @@ pub(crate) trait Sessions: Send + Sync {
         &'a self,
         host: &'a HostRef,
         start: &'a (dyn Fn() -> SessionStart + Send + Sync),
-    ) -> BoxFuture<'a, Result<Option<Box<dyn Session>>, SpawnError>>;
+    ) -> BoxFuture<'a, Result<Option<Box<dyn FollowerSession>>, SpawnError>>;
 
     /// Installs the spool's scripts on a host.
     fn install<'a>(&'a self, host: &'a HostRef) -> BoxFuture<'a, Result<(), SpawnError>>;
@@ -34,7 +34,7 @@ pub(crate) struct SessionStart {
 }
 
 /// A running session.
-pub(crate) trait Session: Send {
+pub(crate) trait FollowerSession: Send {
     /// The next bytes of the host's frames. `None` once the session is lost. Cancel safe.
     fn next(&mut self) -> BoxFuture<'_, Option<Bytes>>;
 

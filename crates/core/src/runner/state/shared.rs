@@ -15,16 +15,16 @@ use super::registry::Registry;
 use super::screens::Screens;
 use super::secret_reader::SecretReader;
 use super::sessions::Sessions;
-use super::stdin::Stdin;
-use super::tasks::Tasks;
+use super::stdin::JobStdin;
+use super::tasks::RunnerTasks;
 use crate::hosts::{HostRef, Hosts, Link};
 use crate::runner::storing::Storing;
-use sshjobs_base::lock::{Guard, lock};
+use sshjobs_base::lock::{LockGuard, lock};
 use sshjobs_job::{Job, JobId, Outcome};
 use sshjobs_store::{Record, SharedValue, StoreError};
 
 /// State shared by the runner's tasks.
-pub(crate) struct Shared {
+pub(crate) struct RunnerState {
     pub(crate) hosts: Arc<Hosts>,
     pub(crate) limits: Limits,
     pub(crate) registry: Mutex<Registry>,
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     /// Queue of adopted jobs that wait for their turn.
     pub(crate) queued: mpsc::Sender<QueuedJob>,
     /// Spawns tasks that end with the runner.
-    pub(crate) tasks: Tasks,
+    pub(crate) tasks: RunnerTasks,
 }
 
 /// Hears of the jobs that a runner records. Its methods must not block.
@@ -89,8 +89,8 @@ pub(crate) struct QueuedJob {
     pub(crate) abandoned: CancellationToken,
 }
 
-impl Shared {
-    pub(crate) fn registry(&self) -> Guard<'_, Registry> {
+impl RunnerState {
+    pub(crate) fn registry(&self) -> LockGuard<'_, Registry> {
         lock(&self.registry)
     }
 
@@ -128,7 +128,12 @@ impl Shared {
 
     /// Notes that a job is running and recorded here, with its stdin. `link` is the connection over which
     /// it was started; `None` if another process started it.
-    pub(crate) fn note_begin(&self, job: &Arc<Job>, stdin: Arc<Stdin>, link: Option<&Arc<Link>>) {
+    pub(crate) fn note_begin(
+        &self,
+        job: &Arc<Job>,
+        stdin: Arc<JobStdin>,
+        link: Option<&Arc<Link>>,
+    ) {
         self.registry().note_followed(&job.id, stdin, link);
         self.observer.note_begin(job);
     }

@@ -9,10 +9,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::error::WriteError;
 use sshjobs_base::lock::lock;
-use sshjobs_job::{Controls, FarEndError, Job, StdinPlan};
+use sshjobs_job::{Controls, FarEndError, Job, Stdin};
 
 /// A job's stdin. Writers take turns. The plan's own input is sent first.
-pub(crate) struct Stdin {
+pub(crate) struct JobStdin {
     controls: Arc<dyn Controls>,
     job: Arc<Job>,
     /// Number of process group announcements so far.
@@ -38,7 +38,7 @@ const SIGNAL_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
 /// Time limit for the prelude to prepare its terminal for the values.
 const PRELUDE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Stdin {
+impl JobStdin {
     pub(crate) fn new(
         controls: Arc<dyn Controls>,
         job: Arc<Job>,
@@ -92,9 +92,9 @@ impl Stdin {
             self.announced(2).await?;
         }
         match &self.job.spec.stdin {
-            StdinPlan::Open => return Ok(()),
-            StdinPlan::Closed => {}
-            StdinPlan::Text(text) => {
+            Stdin::Open => return Ok(()),
+            Stdin::Closed => {}
+            Stdin::Text(text) => {
                 let text = text.expose_secret().as_bytes();
                 self.write_all(text).await?;
                 state.wrote(text);
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    fn stdin(room: usize, change: impl FnOnce(&mut Draft)) -> (Stdin, Arc<Pipe>) {
+    fn stdin(room: usize, change: impl FnOnce(&mut Draft)) -> (JobStdin, Arc<Pipe>) {
         with_header(room, None, change)
     }
 
@@ -268,7 +268,7 @@ mod tests {
         room: usize,
         header: Option<&str>,
         change: impl FnOnce(&mut Draft),
-    ) -> (Stdin, Arc<Pipe>) {
+    ) -> (JobStdin, Arc<Pipe>) {
         let mut draft = Draft::new("h", "cat");
         change(&mut draft);
         let job = Job::new(
@@ -282,7 +282,7 @@ mod tests {
         });
         let controls = Arc::clone(&pipe) as Arc<dyn Controls>;
         (
-            Stdin::new(
+            JobStdin::new(
                 controls,
                 Arc::new(job),
                 watch::Sender::new(0).subscribe(),
@@ -299,7 +299,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn values_go_before_the_text_and_the_text_before_the_end() {
         let (stdin, pipe) = with_header(100, Some("header\n"), |draft| {
-            draft.stdin = StdinPlan::Text("text".into())
+            draft.stdin = Stdin::Text("text".into())
         });
         stdin.begin().await.unwrap();
         assert_eq!(

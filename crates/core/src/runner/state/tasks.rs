@@ -10,9 +10,9 @@ use sshjobs_base::lock::lock;
 ///
 /// Weak, because each task holds the runner's shared state: a strong reference would keep both for ever.
 #[derive(Clone)]
-pub(crate) struct Tasks(Weak<Mutex<JoinSet<()>>>);
+pub(crate) struct RunnerTasks(Weak<Mutex<JoinSet<()>>>);
 
-impl Tasks {
+impl RunnerTasks {
     pub(crate) fn of(tasks: &Arc<Mutex<JoinSet<()>>>) -> Self {
         Self(Arc::downgrade(tasks))
     }

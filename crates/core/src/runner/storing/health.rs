@@ -9,7 +9,7 @@ use sshjobs_base::sync::{Mutex, lock};
 use sshjobs_store::{Store, StoreError};
 
 /// The store's errors, and the result of the last probe.
-pub(super) struct Health {
+pub(super) struct StoreHealth {
     /// Writes that have failed.
     errors: AtomicU64,
     probed: Mutex<Probed>,
@@ -29,7 +29,7 @@ const PROBED_EVERY: Duration = Duration::from_secs(10);
 /// Time without the end of a probe after which the store counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(30);
 
-impl Health {
+impl StoreHealth {
     pub(super) fn new() -> Self {
         Self {
             errors: AtomicU64::new(0),
@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_store_that_does_not_answer_is_in_trouble() {
-        let health = Health::new();
+        let health = StoreHealth::new();
         assert_eq!((health.trouble(), health.is_probe_due()), (None, false));
         advance(PROBED_EVERY).await;
         assert!(health.is_probe_due());

@@ -16,9 +16,9 @@ use super::requests::Task;
 use super::*;
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_base::sync::{Mutex, lock};
-use sshjobs_job::{Caller, Change, Draft, Exit, Job, JobId, Outcome, OutputStore};
+use sshjobs_job::{Caller, Draft, Exit, Job, JobId, LogChange, Outcome, OutputStore};
 use sshjobs_output::{LineNo, Render, Ring, RingLimits, Selection, Stream};
-use sshjobs_store::{Bounds, DiskFault, LogLimits, Memory, Record};
+use sshjobs_store::{DiskFault, LogLimits, Memory, Record, StoreLimits};
 
 const ORDERS: usize = 3_000;
 const LINES: u64 = 6;
@@ -34,12 +34,12 @@ fn in_many_orders(world: impl Fn() + Send + Sync + Clone + 'static) {
 
 /// Whether a line must be stored when it is shown.
 #[derive(Clone, Copy)]
-enum Order {
+enum StoringOrder {
     StoredFirst,
     PerhapsShownFirst,
 }
 
-struct World {
+struct StoringWorld {
     storing: Arc<Storing>,
     /// Jobs with output to store.
     called: Arc<Mutex<Receiver<JobId>>>,
@@ -48,14 +48,14 @@ struct World {
     job: Arc<Job>,
 }
 
-impl World {
+impl StoringWorld {
     fn new(store: Memory) -> Self {
         let limits = LogLimits {
             bytes: 1 << 20,
             line_bytes: 1 << 10,
             interval: 16,
         };
-        let bounds = Bounds {
+        let bounds = StoreLimits {
             bytes: u64::MAX,
             age: u64::MAX,
         };
@@ -75,13 +75,13 @@ impl World {
 
     /// Runs the job: it prints numbered lines and ends, while threads store and readers read. The
     /// others run beside them.
-    fn run(&self, others: Vec<Box<dyn FnOnce() + Send>>, order: Order) {
+    fn run(&self, others: Vec<Box<dyn FnOnce() + Send>>, order: StoringOrder) {
         let mut threads: Vec<_> = others.into_iter().map(thread::spawn).collect();
         for _ in 0..READERS {
             let (storing, job) = (Arc::clone(&self.storing), Arc::clone(&self.job));
             threads.push(thread::spawn(move || match order {
-                Order::StoredFirst => read(&job, Some(&storing)),
-                Order::PerhapsShownFirst => read(&job, None),
+                StoringOrder::StoredFirst => read(&job, Some(&storing)),
+                StoringOrder::PerhapsShownFirst => read(&job, None),
             }));
         }
         let job = Arc::clone(&self.job);
@@ -92,10 +92,10 @@ impl World {
         let writers: Vec<_> = (0..WRITERS).map(|_| self.start_writer()).collect();
 
         for number in 1..=LINES {
-            let line = Change::Append(Stream::Stdout.into(), format!("{number}\n").into());
+            let line = LogChange::Append(Stream::Stdout.into(), format!("{number}\n").into());
             self.job.record(vec![line], Instant::now());
         }
-        self.job.record(vec![Change::FinishStreams], Instant::now());
+        self.job.record(vec![LogChange::FinishStreams], Instant::now());
         self.job.end(Outcome::Ended(Exit::Status(0)));
 
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -174,7 +174,7 @@ fn numbered(lines: impl Iterator<Item = u64>) -> Vec<(u64, String)> {
 #[test]
 fn each_reader_and_the_store_have_every_line_once() {
     in_many_orders(|| {
-        let world = World::new(Memory::default());
+        let world = StoringWorld::new(Memory::default());
         let [for_sync, for_records] = [(); 2].map(|()| Arc::clone(&world.storing));
         let tasks = lock(&world.tasks).take().unwrap();
         let sync = move || {
@@ -190,7 +190,10 @@ fn each_reader_and_the_store_have_every_line_once() {
                 thread::yield_now();
             }
         };
-        world.run(vec![Box::new(sync), Box::new(records)], Order::StoredFirst);
+        world.run(
+            vec![Box::new(sync), Box::new(records)],
+            StoringOrder::StoredFirst,
+        );
         assert_eq!(world.stored_lines(), numbered(1..=LINES));
         assert_eq!(world.job.status().unstored, None);
     });
@@ -204,7 +207,7 @@ fn what_is_shown_before_it_is_stored_is_shown_once_and_numbered_alike() {
     in_many_orders(move || {
         let [with_overdue, with_fault, with_lines] = counts.each_ref().map(Arc::clone);
         let fault = Arc::new(DiskFault::default());
-        let world = World::new(Memory::with_fault(Arc::clone(&fault)));
+        let world = StoringWorld::new(Memory::with_fault(Arc::clone(&fault)));
         let job = Arc::clone(&world.job);
         let overdue = move || {
             for _ in 0..3 {
@@ -221,7 +224,7 @@ fn what_is_shown_before_it_is_stored_is_shown_once_and_numbered_alike() {
         };
         world.run(
             vec![Box::new(overdue), Box::new(fail)],
-            Order::PerhapsShownFirst,
+            StoringOrder::PerhapsShownFirst,
         );
         with_fault.fetch_add(usize::from(fault.has_failed()), Relaxed);
         for (number, text) in world.stored_lines() {

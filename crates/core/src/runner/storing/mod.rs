@@ -26,5 +26,5 @@ mod storing;
 mod threads;
 
 #[cfg(test)]
-pub(crate) use requests::Requests;
+pub(crate) use requests::StoringRequests;
 pub(crate) use storing::{FLUSH_TO_END, FLUSH_TO_READ, Registration, Storing};

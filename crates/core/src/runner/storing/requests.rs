@@ -5,7 +5,7 @@ use sshjobs_job::JobId;
 use sshjobs_store::{Record, StoreError};
 
 /// Receivers of the requests to a [`Storing`](super::Storing).
-pub(crate) struct Requests {
+pub(crate) struct StoringRequests {
     /// Jobs with output to store.
     pub(super) called: Receiver<JobId>,
     /// Records to write.

@@ -13,14 +13,14 @@ use sshjobs_store::{SharedText, StoreError};
 /// The last reading and the doubts about it. Stored, so that short-lived processes know them, too.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RetentionClock {
-    last: Option<Reading>,
+    last: Option<ClockReading>,
     /// Since the clock has jumped: milliseconds for which it has held. `None` if it is trusted.
     held: Option<u64>,
 }
 
 /// A reading of the machine's clocks, in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Reading {
+pub(super) struct ClockReading {
     /// Since the Unix epoch.
     wall: u64,
     /// Since the machine was started, also while it slept.
@@ -41,7 +41,7 @@ const STORED_EVERY: u64 = HOUR;
 
 impl RetentionClock {
     /// Takes a reading. Returns whether the clock is trusted.
-    fn judge(&mut self, now: &Reading) -> bool {
+    fn judge(&mut self, now: &ClockReading) -> bool {
         let Some(last) = self.last.replace(now.clone()) else { return true };
         // Some containers have an uptime of their own, and the host's boot id.
         let passed = if last.boot == now.boot && now.uptime >= last.uptime {
@@ -72,7 +72,7 @@ impl RetentionClock {
     }
 }
 
-impl Reading {
+impl ClockReading {
     /// The clocks of this machine now.
     pub(super) fn now() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
@@ -102,7 +102,10 @@ impl Reading {
 ///
 /// # Errors
 /// If the state can't be read: then it is not known whether the clock has jumped.
-pub(super) fn is_clock_trusted(text: &dyn SharedText, now: &Reading) -> Result<bool, StoreError> {
+pub(super) fn is_clock_trusted(
+    text: &dyn SharedText,
+    now: &ClockReading,
+) -> Result<bool, StoreError> {
     text.refresh()?;
     let current = text.read();
     // Damaged state counts as none.
@@ -129,8 +132,8 @@ mod tests {
 
     const DAY: u64 = 24 * HOUR;
 
-    fn reading(boot: &str, wall: u64, uptime: u64) -> Reading {
-        Reading {
+    fn reading(boot: &str, wall: u64, uptime: u64) -> ClockReading {
+        ClockReading {
             wall,
             uptime,
             boot: boot.to_owned(),
@@ -138,7 +141,7 @@ mod tests {
     }
 
     /// The answers to readings in turn, by processes that share their state.
-    fn answers(readings: &[Reading]) -> Vec<bool> {
+    fn answers(readings: &[ClockReading]) -> Vec<bool> {
         let text = MemoryText::default();
         readings
             .iter()
@@ -203,7 +206,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_clocks() {
-        let (first, second) = (Reading::now(), Reading::now());
+        let (first, second) = (ClockReading::now(), ClockReading::now());
         assert_eq!(first.boot, second.boot);
         assert!(first.wall > 0 && first.uptime > 0);
     }

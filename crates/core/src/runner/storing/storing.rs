@@ -15,9 +15,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use super::health::Health;
-use super::requests::{Requests, Task};
-use super::retention_clock::{Reading, is_clock_trusted};
+use super::health::StoreHealth;
+use super::requests::{StoringRequests, Task};
+use super::retention_clock::{ClockReading, is_clock_trusted};
 use sshjobs_base::blocking::run_blocking;
 use sshjobs_base::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use sshjobs_base::sync::mpsc::{Sender, channel};
@@ -26,7 +26,7 @@ use sshjobs_job::{
     Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, StoreLoad, wall_now,
 };
 use sshjobs_store::{
-    Bounds, LogLimits, LogWriter, Record, SharedText, Store, StoreError, StoredLog,
+    LogLimits, Record, SegmentWriter, SharedText, Store, StoreError, StoreLimits, StoredLog,
 };
 
 /// Stores the output of this process's jobs and keeps their records up to date. Some threads write
@@ -35,13 +35,13 @@ use sshjobs_store::{
 pub(crate) struct Storing {
     pub(crate) store: Arc<dyn Store>,
     limits: LogLimits,
-    bounds: Bounds,
+    bounds: StoreLimits,
     /// Jobs with output to store.
     calls: Sender<JobId>,
     tasks: Sender<Task>,
     /// Bytes of all jobs that wait to be stored.
     waiting: AtomicIsize,
-    kept: Mutex<HashMap<JobId, Arc<Kept>>>,
+    kept: Mutex<HashMap<JobId, Arc<JobBeingStored>>>,
     /// Jobs with a batch that could not be stored and must be tried again.
     to_store_again: Mutex<HashSet<JobId>>,
     /// Jobs whose records may be out of date.
@@ -57,7 +57,7 @@ pub(crate) struct Storing {
     /// Jobs whose output the store has refused, because another machine has taken them over.
     taken_over: mpsc::Sender<JobId>,
     taken_over_receiver: Mutex<Option<mpsc::Receiver<JobId>>>,
-    health: Health,
+    health: StoreHealth,
     /// State of the clock by which old jobs are deleted, opened at the first sweep.
     retention_clock: OnceLock<Box<dyn SharedText>>,
     /// Closed when this value is dropped.
@@ -65,9 +65,9 @@ pub(crate) struct Storing {
 }
 
 /// A job whose output is stored by this process.
-struct Kept {
+struct JobBeingStored {
     job: Arc<Job>,
-    writer: Mutex<LogWriter>,
+    writer: Mutex<SegmentWriter>,
     /// The batch that could not be stored and must be tried again before any later output.
     /// Locked only with `writer`.
     batch_to_store_again: Mutex<Option<Arc<Batch>>>,
@@ -121,7 +121,7 @@ impl Storing {
     pub(crate) fn start(
         store: Arc<dyn Store>,
         limits: LogLimits,
-        bounds: Bounds,
+        bounds: StoreLimits,
     ) -> std::io::Result<Arc<Self>> {
         let (storing, requests) = Self::new(store, limits, bounds);
         requests.handle_in_threads(&storing)?;
@@ -132,8 +132,8 @@ impl Storing {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         limits: LogLimits,
-        bounds: Bounds,
-    ) -> (Arc<Self>, Requests) {
+        bounds: StoreLimits,
+    ) -> (Arc<Self>, StoringRequests) {
         let (calls, called) = channel();
         let (tasks, asked) = channel();
         let (sync_on, end_for_sync) = channel();
@@ -144,7 +144,7 @@ impl Storing {
             is_shared: store.peers().is_some(),
             taken_over,
             taken_over_receiver: Mutex::new(Some(receiver)),
-            health: Health::new(),
+            health: StoreHealth::new(),
             retention_clock: OnceLock::new(),
             store,
             limits,
@@ -160,7 +160,7 @@ impl Storing {
             is_gone: AtomicBool::new(false),
             _is_here: [sync_on, watch_on],
         });
-        let requests = Requests {
+        let requests = StoringRequests {
             called,
             tasks: asked,
             end_for_sync,
@@ -223,10 +223,10 @@ impl Storing {
         self: &Arc<Self>,
         job: &Arc<Job>,
         log: Arc<StoredLog>,
-        writer: LogWriter,
+        writer: SegmentWriter,
         record: Record,
     ) {
-        let kept = Kept {
+        let kept = JobBeingStored {
             job: Arc::clone(job),
             writer: Mutex::new(writer),
             batch_to_store_again: Mutex::default(),
@@ -383,7 +383,7 @@ impl Storing {
 
     /// Whether output is still stored by this writer. Not if the job was given up, even if it was
     /// taken over again since.
-    fn is_kept(&self, kept: &Kept) -> bool {
+    fn is_kept(&self, kept: &JobBeingStored) -> bool {
         let all = lock(&self.kept);
         all.get(&kept.job.id).is_some_and(|known| Arc::ptr_eq(&known.job, &kept.job))
     }
@@ -402,7 +402,7 @@ impl Storing {
     }
 
     /// Marks each job as unstored if the state directory was moved or deleted.
-    fn look_whether_gone(&self, kept: &[Arc<Kept>]) {
+    fn look_whether_gone(&self, kept: &[Arc<JobBeingStored>]) {
         let Err(error @ StoreError::Replaced(_)) = self.store.check() else { return };
         if !self.is_gone.swap(true, Relaxed) {
             tracing::error!(%error, "nothing is stored any more");
@@ -473,8 +473,9 @@ impl Storing {
 
     /// Deletes stored jobs that exceed a limit. None is old while the clock is in doubt.
     pub(super) fn sweep(&self) {
-        let trusted =
-            self.retention_clock().and_then(|text| is_clock_trusted(text, &Reading::now()));
+        let trusted = self
+            .retention_clock()
+            .and_then(|text| is_clock_trusted(text, &ClockReading::now()));
         let is_trusted = trusted.unwrap_or_else(|error| {
             tracing::warn!(%error, "old jobs are not deleted: the time of the last sweep is unknown");
             false
@@ -482,7 +483,7 @@ impl Storing {
         let bounds = if is_trusted {
             self.bounds
         } else {
-            Bounds {
+            StoreLimits {
                 age: u64::MAX,
                 ..self.bounds
             }
@@ -520,11 +521,11 @@ impl Storing {
 
     /// Writes the records of these jobs. Those that have ended are settled then.
     fn put_records(&self, ids: HashSet<JobId>) -> Result<(), StoreError> {
-        let kept: Vec<Arc<Kept>> = {
+        let kept: Vec<Arc<JobBeingStored>> = {
             let all = lock(&self.kept);
             ids.iter().filter_map(|id| all.get(id).cloned()).collect()
         };
-        let updates: Vec<Update> = kept.into_iter().map(Kept::update).collect();
+        let updates: Vec<Update> = kept.into_iter().map(JobBeingStored::update).collect();
         let now = wall_now();
         let records: Vec<Record> = updates
             .iter()
@@ -594,13 +595,13 @@ impl Storing {
 
 /// The current record of a job, not yet stored.
 struct Update {
-    kept: Arc<Kept>,
+    kept: Arc<JobBeingStored>,
     record: Record,
     /// Whether `record.stored_bytes` is current. It is not while the writer is busy.
     has_byte_count: bool,
 }
 
-impl Kept {
+impl JobBeingStored {
     /// Whether the job's output waits until the disk has room: its host keeps it, and it has not waited for too long.
     fn waits_for_room(&self, error: &std::io::Error) -> bool {
         let is_full = matches!(
@@ -671,7 +672,7 @@ impl OutputStore for Storing {
     }
 }
 
-fn sync(kept: &Kept) {
+fn sync(kept: &JobBeingStored) {
     // Taken out of the lock, so that no writer waits for the disk.
     let unsynced = lock(&kept.writer).take_unsynced();
     if let Some(Err(error)) = unsynced.map(|unsynced| unsynced.sync()) {

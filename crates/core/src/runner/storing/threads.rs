@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::requests::{Requests, Task};
+use super::requests::{StoringRequests, Task};
 use super::storing::{Storing, warn};
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_base::sync::{Mutex, lock};
@@ -21,7 +21,7 @@ const FIRST_SWEEP: Duration = Duration::from_secs(2);
 /// Maximum requests handled together by the records thread.
 const MOST_TASKS: usize = 256;
 
-impl Requests {
+impl StoringRequests {
     /// Handles the requests in threads that end with `storing`.
     pub(super) fn handle_in_threads(self, storing: &Arc<Storing>) -> std::io::Result<()> {
         let Self {

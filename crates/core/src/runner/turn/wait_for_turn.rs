@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::runner::foreign::lookup;
-use crate::runner::state::{Lookup, QueueEntry, QueueRule, Shared, SpawnError};
+use crate::runner::state::{Lookup, QueueEntry, QueueRule, RunnerState, SpawnError};
 use sshjobs_job::{Job, JobId, Outcome, Phase, Scope};
 
 /// Why a job is queued.
@@ -54,7 +54,7 @@ const MOST_LOOKED_AT: usize = 4;
 /// Why it is not started: a job that had to succeed has failed, the queues can't be used, the job was
 /// cancelled, or the program ends.
 pub(crate) async fn take_turn(
-    shared: &Arc<Shared>,
+    shared: &Arc<RunnerState>,
     job: &Job,
     abandoned: &CancellationToken,
 ) -> Result<(), SpawnError> {
@@ -71,7 +71,7 @@ pub(crate) async fn take_turn(
     }
 }
 
-async fn wait_for_jobs(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
+async fn wait_for_jobs(shared: &Arc<RunnerState>, job: &Job) -> Result<(), SpawnError> {
     let turn = &job.spec.turn;
     for id in &turn.after {
         wait_for_end(shared, job, id).await;
@@ -91,7 +91,7 @@ async fn wait_for_jobs(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError
 }
 
 /// Waits for the end of an earlier job. Returns its outcome; `None` if it was forgotten.
-async fn wait_for_end(shared: &Arc<Shared>, job: &Job, id: &JobId) -> Option<Outcome> {
+async fn wait_for_end(shared: &Arc<RunnerState>, job: &Job, id: &JobId) -> Option<Outcome> {
     loop {
         match look(shared, id).await {
             Some(Earlier::Ended(outcome)) => return Some(outcome),
@@ -107,7 +107,7 @@ async fn wait_for_end(shared: &Arc<Shared>, job: &Job, id: &JobId) -> Option<Out
 }
 
 /// Looks at a job of any process. `None` if the store can't be read.
-async fn look(shared: &Arc<Shared>, id: &JobId) -> Option<Earlier> {
+async fn look(shared: &Arc<RunnerState>, id: &JobId) -> Option<Earlier> {
     match lookup(shared, &Scope::All, id).await {
         Lookup::Found(job) => match job.status().phase {
             Phase::Ended(outcome) => Some(Earlier::Ended(outcome)),
@@ -125,7 +125,7 @@ async fn look(shared: &Arc<Shared>, id: &JobId) -> Option<Earlier> {
     }
 }
 
-async fn wait_in_queue(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
+async fn wait_in_queue(shared: &Arc<RunnerState>, job: &Job) -> Result<(), SpawnError> {
     let Some(queue) = &job.spec.turn.queue else { return Ok(()) };
     let entry = QueueEntry {
         job: job.id.clone(),
@@ -167,7 +167,7 @@ async fn wait_in_queue(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError
 }
 
 /// Takes ended jobs out of their queue. If there are none, waits a while for the first one to end.
-async fn wait_for_one_of(shared: &Arc<Shared>, ahead: &[JobId], rule: QueueRule) {
+async fn wait_for_one_of(shared: &Arc<RunnerState>, ahead: &[JobId], rule: QueueRule) {
     let mut running = None;
     let mut is_any_over = false;
     // The others wait themselves, and are looked at when they have moved up.
@@ -195,7 +195,7 @@ async fn wait_for_one_of(shared: &Arc<Shared>, ahead: &[JobId], rule: QueueRule)
 }
 
 /// The reason for which a job is queued now. `None` if it may start.
-pub(crate) async fn waits_for(shared: &Arc<Shared>, job: &Job) -> Option<WaitsFor> {
+pub(crate) async fn waits_for(shared: &Arc<RunnerState>, job: &Job) -> Option<WaitsFor> {
     let turn = &job.spec.turn;
     for id in turn.after.iter().chain(&turn.after_ok) {
         if let Some(Earlier::Runs(_)) = look(shared, id).await {

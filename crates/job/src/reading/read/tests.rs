@@ -7,12 +7,13 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::*;
-use crate::log::Change;
+use crate::log::LogChange;
 use crate::{
-    Archive, Caller, Coverage, Draft, Exit, Outcome, Positions, Recording, RecordingPlace, Storage,
+    Archive, Caller, Coverage, Draft, Exit, Outcome, Positions, RecordingPlace, Storage,
+    StoredPieces,
 };
 use sshjobs_base::lock::lock;
-use sshjobs_output::{LineNo, Origin, RingLimits};
+use sshjobs_output::{LineNo, RingLimits, RingOrigin};
 
 /// An archive whose reads wait until the test drops its sender.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Archive for SlowArchive {
         Coverage::default()
     }
 
-    fn window(&self, _: Span, _: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
+    fn window(&self, _: OutputSpan, _: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
         // The sender sends nothing: the wait ends when it is dropped.
         lock(&self.0).recv().unwrap_err();
         None
@@ -40,12 +41,12 @@ impl Archive for SlowArchive {
 
     fn forget(&self, _: Selection, _: LineNo) {}
 
-    fn recording(&self, _: Option<RecordingPlace>) -> io::Result<Recording> {
-        Ok(Recording::default())
+    fn recording(&self, _: Option<RecordingPlace>) -> io::Result<StoredPieces> {
+        Ok(StoredPieces::default())
     }
 
-    fn read_deleted(&self) -> io::Result<Origin> {
-        Ok(Origin::default())
+    fn read_deleted(&self) -> io::Result<RingOrigin> {
+        Ok(RingOrigin::default())
     }
 }
 
@@ -63,7 +64,7 @@ fn job_with_ring_of(lines: usize) -> Job {
 
 fn print(job: &Job, stream: Stream, text: &'static str) {
     job.record(
-        vec![Change::Append(stream.into(), text.into())],
+        vec![LogChange::Append(stream.into(), text.into())],
         Instant::now(),
     );
 }
@@ -96,7 +97,7 @@ async fn bytes_after_the_end_of_a_stream_are_none_and_not_an_error() {
 
     assert_eq!(
         piece,
-        crate::Piece {
+        crate::StreamPiece {
             end: 1000,
             at_end: true,
             ..Default::default()

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tokio::time::sleep_until;
 
 use super::*;
-use crate::log::Change;
+use crate::log::LogChange;
 use crate::{Caller, Draft, Exit, Job, Outcome, Positions};
 use sshjobs_output::{RingLimits, Selection};
 
@@ -22,7 +22,7 @@ impl Job {
 
     fn print(&self, stream: Stream, text: &str) {
         self.record(
-            vec![Change::Append(stream.into(), text.to_owned().into())],
+            vec![LogChange::Append(stream.into(), text.to_owned().into())],
             Instant::now(),
         );
     }
@@ -522,7 +522,7 @@ async fn a_line_that_arrives_after_the_stored_page_was_read_is_still_to_come() {
 
     let decision = job.read_log(|log| waiter.decide(log, Some(stored), None));
 
-    let Decision::Answer(tail) = decision else {
+    let TailDecision::Answer(tail) = decision else {
         unreachable!("the job has ended")
     };
     assert_eq!(texts(&tail), ["stored"]);

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::page::{Keep, Page, PageQuery};
-use crate::{MemberNo, Render, Source, Unit};
+use crate::{MemberNo, OutputSource, Render, Unit};
 
 const SMALL: RingLimits = RingLimits {
     lines: 5,
@@ -337,9 +337,9 @@ fn each_line_of_a_fleet_has_its_member_also_if_it_was_cut() {
     let first = MemberNo::at(0);
     let second = MemberNo::at(1);
 
-    ring.append(Source::of_member(first, Stream::Stdout), b"one\n", 0);
+    ring.append(OutputSource::of_member(first, Stream::Stdout), b"one\n", 0);
     ring.append(
-        Source::of_member(second, Stream::Stdout),
+        OutputSource::of_member(second, Stream::Stdout),
         b"two: long line\n",
         0,
     );

@@ -25,21 +25,26 @@ fn vote(by: &str, agrees: bool) -> Vote {
     }
 }
 
-fn is_passed(found: &Found) -> bool {
-    matches!(found, Found::Passed(_))
+fn is_passed(found: &ApprovalLookup) -> bool {
+    matches!(found, ApprovalLookup::Passed(_))
 }
 
 #[test]
 fn a_call_waits_until_someone_agrees_and_goes_through_once() {
     let mut list = ApprovalList::default();
 
-    assert!(matches!(list.pass(&ask("a"), 0), Ok(Found::Asked(_))));
-    assert!(matches!(list.pass(&ask("b"), 1), Ok(Found::Pending(found)) if found.id == "a"));
+    assert!(matches!(
+        list.pass(&ask("a"), 0),
+        Ok(ApprovalLookup::Asked(_))
+    ));
+    assert!(
+        matches!(list.pass(&ask("b"), 1), Ok(ApprovalLookup::Pending(found)) if found.id == "a")
+    );
     list.vote("a", vote("alice", true), 2).unwrap();
     assert!(is_passed(&list.pass(&ask("c"), 3).unwrap()));
 
     let again = list.pass(&ask("d"), 4).unwrap();
-    assert!(matches!(again, Found::Asked(found) if found.id == "d"));
+    assert!(matches!(again, ApprovalLookup::Asked(found) if found.id == "d"));
 }
 
 #[test]
@@ -52,12 +57,18 @@ fn another_call_and_another_caller_have_no_part_in_an_approval() {
         sha256: "abd".to_owned(),
         ..ask("b")
     };
-    assert!(matches!(list.pass(&altered, 2), Ok(Found::Asked(_))));
+    assert!(matches!(
+        list.pass(&altered, 2),
+        Ok(ApprovalLookup::Asked(_))
+    ));
     let stolen = Ask {
         asker: "other".to_owned(),
         ..ask("c")
     };
-    assert!(matches!(list.pass(&stolen, 2), Ok(Found::Asked(_))));
+    assert!(matches!(
+        list.pass(&stolen, 2),
+        Ok(ApprovalLookup::Asked(_))
+    ));
     assert!(is_passed(&list.pass(&ask("d"), 2).unwrap()));
 }
 
@@ -75,7 +86,7 @@ fn nobody_agrees_to_their_own_call_or_twice() {
     list.vote("a", vote("alice", true), 1).unwrap();
     let twice = list.vote("a", vote("alice", true), 1);
     assert!(matches!(twice, Err(CantVote::Again { .. })));
-    assert!(matches!(list.pass(&two, 2), Ok(Found::Pending(_))));
+    assert!(matches!(list.pass(&two, 2), Ok(ApprovalLookup::Pending(_))));
     list.vote("a", vote("bob", true), 2).unwrap();
     assert!(is_passed(&list.pass(&two, 3).unwrap()));
 }
@@ -91,7 +102,7 @@ fn one_refusal_is_enough_and_stands_for_a_while() {
     list.vote("a", vote("alice", true), 1).unwrap();
     list.vote("a", vote("bob", false), 1).unwrap();
 
-    assert!(matches!(list.pass(&two, 2), Ok(Found::Denied(_))));
+    assert!(matches!(list.pass(&two, 2), Ok(ApprovalLookup::Denied(_))));
     let late = list.vote("a", vote("carol", true), 2);
     assert!(matches!(
         late,
@@ -102,7 +113,7 @@ fn one_refusal_is_enough_and_stands_for_a_while() {
     ));
     assert!(matches!(
         list.pass(&two, 1 + APPROVAL_LIFETIME),
-        Ok(Found::Asked(_))
+        Ok(ApprovalLookup::Asked(_))
     ));
 }
 
@@ -115,14 +126,14 @@ fn no_answer_is_no_and_an_agreement_does_not_last() {
     assert!(matches!(late, Err(CantVote::Closed { .. })));
     assert!(matches!(
         list.pass(&ask("b"), APPROVAL_LIFETIME),
-        Ok(Found::Expired(_))
+        Ok(ApprovalLookup::Expired(_))
     ));
     let again = list.pass(&ask("b"), APPROVAL_LIFETIME).unwrap();
-    assert!(matches!(again, Found::Asked(found) if found.id == "b"));
+    assert!(matches!(again, ApprovalLookup::Asked(found) if found.id == "b"));
 
     list.vote("b", vote("alice", true), APPROVAL_LIFETIME + 1).unwrap();
     let unused = list.pass(&ask("c"), 2 * APPROVAL_LIFETIME + 1).unwrap();
-    assert!(matches!(unused, Found::Expired(_)));
+    assert!(matches!(unused, ApprovalLookup::Expired(_)));
 }
 
 /// A call for a command by a policy, with the idempotency key "k".
@@ -142,8 +153,8 @@ fn keyed(command: &str, policy: &str) -> Ask {
     }
 }
 
-fn is_repeated(found: &Found) -> bool {
-    matches!(found, Found::Repeated(used) if used.job.as_deref() == Some("j1"))
+fn is_repeated(found: &ApprovalLookup) -> bool {
+    matches!(found, ApprovalLookup::Repeated(used) if used.job.as_deref() == Some("j1"))
 }
 
 #[test]
@@ -165,7 +176,10 @@ fn a_call_with_an_idempotency_key_finds_its_job_again_and_starts_no_other() {
         idempotency_key: Some("other".to_owned()),
         ..ask("b")
     };
-    assert!(matches!(list.pass(&other_key, 5), Ok(Found::Asked(_))));
+    assert!(matches!(
+        list.pass(&other_key, 5),
+        Ok(ApprovalLookup::Asked(_))
+    ));
 }
 
 #[test]
@@ -181,7 +195,7 @@ fn another_call_with_a_used_idempotency_key_needs_an_approval_of_its_own() {
         ..keyed("rm -rf /", "1")
     };
 
-    assert!(matches!(list.pass(&other, 3), Ok(Found::Asked(_))));
+    assert!(matches!(list.pass(&other, 3), Ok(ApprovalLookup::Asked(_))));
 }
 
 #[test]
@@ -198,7 +212,7 @@ fn an_approval_whose_call_has_no_job_is_used_up() {
         id: "b".to_owned(),
         ..first
     };
-    assert!(matches!(list.pass(&again, 3), Ok(Found::Asked(_))));
+    assert!(matches!(list.pass(&again, 3), Ok(ApprovalLookup::Asked(_))));
 }
 
 #[test]
@@ -209,7 +223,7 @@ fn an_approval_that_was_given_back_can_be_used() {
     assert!(is_passed(&list.pass(&ask("b"), 2).unwrap()));
     list.give_back("a", Some(1));
     assert!(
-        matches!(list.pass(&ask("b"), 3), Ok(Found::Asked(_))),
+        matches!(list.pass(&ask("b"), 3), Ok(ApprovalLookup::Asked(_))),
         "another call has used it"
     );
     list.give_back("a", Some(2));
@@ -267,6 +281,6 @@ fn an_expiry_is_reported_for_a_minute_only() {
     let next_day = APPROVAL_LIFETIME + EXPIRY_REPORTED;
     assert!(matches!(
         list.pass(&ask("b"), next_day),
-        Ok(Found::Asked(_))
+        Ok(ApprovalLookup::Asked(_))
     ));
 }

@@ -242,7 +242,7 @@ fn thousand_lines() -> (Fixture, AuditLog, Vec<String>) {
 }
 
 /// Whether a check of all lines, changed in some way, finds anything.
-fn finds(fixture: &Fixture, log: &AuditLog, lines: &[String], known: &[Head]) -> bool {
+fn finds(fixture: &Fixture, log: &AuditLog, lines: &[String], known: &[LogHead]) -> bool {
     let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
     fs::write(fixture.file(), text).unwrap();
     let mut required = KnownHeads::default();
@@ -309,7 +309,7 @@ fn a_log_that_was_written_anew_is_found_by_the_key() {
     );
     assert!(finds(&fixture, &forged, &lines, &[]));
     // Without the checkpoints, the chain is made anew, too.
-    let mut head = Head::START;
+    let mut head = LogHead::START;
     let unsigned = (0..1000).map(|number| {
         let (line, next) = head.append(&event(number), SystemTime::UNIX_EPOCH);
         head = next;

@@ -5,7 +5,7 @@ mod tail;
 mod tail_many;
 mod tail_reply;
 
-pub use span::Span;
+pub use span::StyledSpan;
 pub use tail::TailRequest;
 pub(super) use tail::{KnownOutput, LEAST_QUIET_MS, MOST_BYTES, MOST_LINES, optional_regex, regex};
-pub use tail_reply::{Because, JobTail, Partial, Record, StreamName, TailReply};
+pub use tail_reply::{Because, JobTail, LineRecord, Partial, StreamName, TailReply};

@@ -9,7 +9,7 @@ use sshjobs_core::jobs::{Colour, StyledText};
 /// A piece of a line with one style. All pieces together are the record's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub struct Span {
+pub struct StyledSpan {
     /// Its text.
     pub text: String,
     /// Colour of the text: a name such as `red` or `bright-red`, or `#rrggbb`. Absent: the default.
@@ -40,7 +40,7 @@ pub struct Span {
     pub strike: bool,
 }
 
-impl From<StyledText> for Span {
+impl From<StyledText> for StyledSpan {
     fn from(StyledText { text, style }: StyledText) -> Self {
         Self {
             text,

@@ -13,7 +13,7 @@ use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::request::whole_numbers;
 use crate::{Format, KeepArg, RenderArg, Service, StreamArg};
-use sshjobs_core::jobs::{LineNo, PageQuery, PolicyVerb, ReadableJob, SilenceFrom, Wait};
+use sshjobs_core::jobs::{LineNo, PageQuery, ReadableJob, SilenceFrom, Verb, Wait};
 
 /// Read a job's output after a cursor, waiting for news if there is none.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -145,7 +145,7 @@ impl Service {
                 "use since_line_no",
             ));
         }
-        let job = self.readable(PolicyVerb::Tail, &request.job_id).await?;
+        let job = self.readable(Verb::Tail, &request.job_id).await?;
         self.tail_allowed(&job, request, KnownOutput::default()).await
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::span::Span;
+use super::span::StyledSpan;
 use crate::leave_out::{is_false, is_one, is_zero, one};
 use crate::{Clamped, Format, Standing};
 use sshjobs_core::jobs::{
@@ -23,8 +23,8 @@ pub struct TailReply {
     pub lines: Option<Vec<String>>,
     /// The lines as records, oldest first (format records).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<Record>")]
-    pub records: Option<Vec<Record>>,
+    #[schemars(with = "Vec<LineRecord>")]
+    pub records: Option<Vec<LineRecord>>,
     /// Number of the first line here; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -128,7 +128,7 @@ pub struct JobTail {
 /// One line.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub struct Record {
+pub struct LineRecord {
     /// Its number.
     pub line_no: u64,
     /// The host it came from, in a fleet.
@@ -147,7 +147,7 @@ pub struct Record {
     /// Its text in pieces of one style, with render spans; absent if all of it has the default style.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(skip)]
-    pub spans: Vec<Span>,
+    pub spans: Vec<StyledSpan>,
     /// Whether it continues the line before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continuation: bool,
@@ -221,7 +221,7 @@ impl TailReply {
             Format::Lean => (Some(shown.map(|line| job.display(line)).collect()), None),
             Format::Records => (
                 None,
-                Some(shown.map(|line| Record::of(job, line)).collect()),
+                Some(shown.map(|line| LineRecord::of(job, line)).collect()),
             ),
         };
         Self {
@@ -268,7 +268,7 @@ impl TailReply {
             let pieces = styled(record.text.as_bytes());
             record.text = pieces.iter().map(|piece| piece.text.as_str()).collect();
             if pieces.iter().any(|piece| piece.style != TextStyle::default()) {
-                record.spans = pieces.into_iter().map(Span::from).collect();
+                record.spans = pieces.into_iter().map(StyledSpan::from).collect();
             }
         }
         if let Some(partial) = &mut self.partial {
@@ -312,7 +312,7 @@ fn utc(timestamp: u64) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
 }
 
-impl Record {
+impl LineRecord {
     fn of(job: &Job, line: Line) -> Self {
         Self {
             line_no: line.line_no.value(),

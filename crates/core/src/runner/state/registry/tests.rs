@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::advance;
 
 use super::*;
-use crate::runner::state::Order;
+use crate::runner::state::StartOrder;
 use sshjobs_job::{Caller, Controls, Draft, FarEndError, JobSpec, Outcome, Signal};
 use sshjobs_output::{RingLimits, TerminalSize};
 
@@ -16,12 +16,12 @@ fn of(caller: &str) -> Scope {
     Scope::Of(Caller::new(caller))
 }
 
-fn order(caller: &str, command: &str, key: &str) -> Order {
-    Order::new(&Caller::new(caller), spec(command), Some(key.to_owned()))
+fn order(caller: &str, command: &str, key: &str) -> StartOrder {
+    StartOrder::new(&Caller::new(caller), spec(command), Some(key.to_owned()))
 }
 
 /// Registers a job that is about to start.
-fn insert(registry: &mut Registry, order: Order) -> Arc<Job> {
+fn insert(registry: &mut Registry, order: StartOrder) -> Arc<Job> {
     let job = Arc::new(Job::new(order.caller, order.spec, RingLimits::default()));
     registry.insert(Arc::clone(&job), order.key);
     job
@@ -193,7 +193,7 @@ async fn a_shutdown_leaves_jobs_alone_that_outlive_us_or_were_detached() {
         let job = insert(&mut registry, order("me", "make", key));
         let controls = Arc::new(Still { outlives_us });
         let told = watch::Sender::new(0).subscribe();
-        let stdin = Arc::new(Stdin::new(controls, Arc::clone(&job), told, None));
+        let stdin = Arc::new(JobStdin::new(controls, Arc::clone(&job), told, None));
         registry.note_followed(&job.id, stdin, None);
         job
     };

@@ -3,7 +3,7 @@ use futures_util::FutureExt;
 use tokio::time::{advance, sleep};
 
 use super::*;
-use sshjobs_job::{Backlog, Caller, Change, Draft, Exit, Outcome};
+use sshjobs_job::{Backlog, Caller, Draft, Exit, LogChange, Outcome};
 use sshjobs_output::{RingLimits, Stream};
 use sshjobs_store::{DiskFault, Memory};
 
@@ -18,7 +18,7 @@ const ROOMY_LOG: LogLimits = LogLimits {
     ..LOG_LIMITS
 };
 
-const NO_BOUNDS: Bounds = Bounds {
+const NO_BOUNDS: StoreLimits = StoreLimits {
     bytes: u64::MAX,
     age: u64::MAX,
 };
@@ -51,7 +51,7 @@ fn stored_job_of(storing: &Arc<Storing>, change: impl FnOnce(&mut Draft)) -> Arc
 }
 
 fn print(job: &Job, text: impl Into<Bytes>) {
-    let change = Change::Append(Stream::Stdout.into(), text.into());
+    let change = LogChange::Append(Stream::Stdout.into(), text.into());
     job.record(vec![change], Instant::now());
 }
 
