@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check lint features test test-as-user test-clients test-page test-cluster torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
+.PHONY: help check lint features test test-as-user test-clients test-page test-cluster test-old-nats nightly torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
 	tests-of-packages dist reproduce site picture screenshots bench fuzz mutants coverage demo
 
 help:  ## List the targets
@@ -69,10 +69,20 @@ WITH_REPLICAS = order::jobs_of_a_queue order::a_job_starts http:: files_http:: q
 test-cluster:  ## Run the tests of replicas over NATS, which is installed below target/
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
 	fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
-	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
 	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked $(EACH_TEST) --test cluster
 	SSHJOBS_TEST_REPLICAS=3 TEST_THREADS=3 fixtures/nats/with-nats \
 		cargo test --locked $(EACH_TEST) --test sshd -- $(WITH_REPLICAS)
+
+test-old-nats:  ## Run the suite of the stores over the oldest NATS that is supported
+	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
+
+# What is slow and rarely fails. A scheduled workflow runs it (.github/workflows/nightly.yml).
+nightly:  ## Run what .ci/run leaves out: another user, an old NATS, packages in containers, the whole simulation, torture
+	$(MAKE) simulation
+	[ "$$(id -u)" != 0 ] || $(MAKE) test-as-user
+	$(MAKE) test-old-nats
+	$(MAKE) torture
+	$(MAKE) test-packages
 
 torture:  ## Break everything between durable jobs and their readers, for two minutes; SSHJOBS_TORTURE_PART=1 for half an hour
 	@fixtures/need sshd:openssh-server ssh:openssh-client perl:perl
