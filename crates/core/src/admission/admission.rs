@@ -338,6 +338,7 @@ impl Admission {
             rights: &self.context.rights,
             verb,
             approval_wait: self.context.approval_wait,
+            minute: None,
             on: None,
         }
     }
@@ -409,6 +410,7 @@ impl Admission {
             rights: &self.context.rights,
             verb,
             approval_wait: self.context.approval_wait,
+            minute: None,
             on: Some(on),
         }
     }

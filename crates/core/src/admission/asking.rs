@@ -19,14 +19,14 @@ use sshjobs_ssh::Question;
 
 /// Who has to agree to a call.
 #[derive(Clone, Debug)]
-struct RequiredApproval {
-    who: ApprovalFrom,
+pub(super) struct RequiredApproval {
+    pub(super) who: ApprovalFrom,
     /// The rule or template that asks.
     by: String,
     /// Number of callers who have to agree.
     needed: u32,
     /// The rules that allow the call then.
-    allowances: Vec<Allowance>,
+    pub(super) allowances: Vec<Allowance>,
 }
 
 /// The answer to a question.
@@ -107,7 +107,7 @@ impl Judge {
     }
 
     /// Decides on a call without asking a person. Also returns who has to agree to it.
-    async fn decide_at_once(
+    pub(super) async fn decide_at_once(
         &self,
         loaded: Arc<LoadedPolicy>,
         call: CallToDecide<'_>,

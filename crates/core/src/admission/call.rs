@@ -7,7 +7,7 @@ use super::machines::CallPlace;
 use super::refusal::{PolicyRefusal, PolicyWhy};
 use super::rights::Rights;
 use sshjobs_job::{Caller, Job, JobId, JobSpec};
-use sshjobs_policy::Verb;
+use sshjobs_policy::{Verb, WeekMinute};
 
 /// What is decided on of a job that exists.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct CallToDecide<'a> {
     pub(crate) verb: Verb,
     /// Maximum time to wait for approvers.
     pub(crate) approval_wait: Duration,
+    /// The time that a test case of the policy asks about. `None` is now.
+    pub(crate) minute: Option<WeekMinute>,
     /// Where it takes effect, and how. `None` for a call about no host.
     pub(crate) on: Option<On<'a>>,
 }

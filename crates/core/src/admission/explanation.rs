@@ -1,17 +1,20 @@
 //! Explains the decision of the policy on a hypothetical call.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use super::judge::{Judge, this_minute};
+use super::asking::RequiredApproval;
+use super::call::{CallContent, CallToDecide, On, Starting};
+use super::judge::Judge;
 use super::machines::CallPlace;
-use super::policy_in_force::PolicyFileError;
-use sshjobs_job::Become;
-use sshjobs_policy::{
-    ApprovalFrom, CommandSource, ExpectedDecision, MachineAccount, PolicyCase, PolicyDecision,
-    PolicyRequest, RuleLimits,
-};
+use super::policy_in_force::{LoadedPolicy, PolicyFileError};
+use super::refusal::PolicyWhy;
+use super::rights::Rights;
+use super::ruling::Ruling;
+use sshjobs_job::{Become, BecomeMethod, Caller, Draft, JobSpec};
+use sshjobs_policy::{ApprovalFrom, ExpectedDecision, PolicyCase, Verb};
 
 /// The decision of the policy on a call, and its reasons.
 #[derive(Clone, Debug, Serialize)]
@@ -22,7 +25,7 @@ pub struct Explanation {
     pub rules: Vec<String>,
     /// Who has to agree.
     pub approval: ApprovalFrom,
-    /// Why the values of a template's parameters are not accepted, or why there is no such template.
+    /// Why the call fails before any rule decides: a role, a template, or a machine that is not certain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mistake: Option<String>,
     /// The command that a template makes.
@@ -89,62 +92,42 @@ impl Judge {
             Ok(loaded) => loaded,
             Err(error) => return Some(Err(error)),
         };
-        let policy = &loaded.policy;
-        let template = case.template.as_deref().and_then(|name| policy.template(name));
-        let filled = template.map(|template| template.accept(&case.params));
-        let user = template.and_then(|template| template.becomes.clone());
-        let user = user.or_else(|| case.becomes.clone());
-        let becomes = user.map(|user| Become::new(user, Default::default())).transpose();
-        let mistake = match (&case.template, &filled) {
-            (Some(name), None) => Some(format!("the policy has no template {name:?}")),
-            (_, Some(Err(error))) => Some(error.to_string()),
-            (_, _) if let Err(error) = &becomes => Some(error.to_string()),
-            (_, _) => None,
+        let filled = FilledCase::of(case, &loaded);
+        let caller = Caller::new(&case.caller.name);
+        let rights = Rights {
+            role: case.caller.role,
+            claims: case.caller.claims.clone(),
+            ..Rights::everywhere(case.caller.role)
         };
-        let becomes = becomes.unwrap_or_default();
-        let endpoint = match &case.host {
-            Some(host) => {
-                let place = CallPlace {
-                    host,
-                    becomes: becomes.as_ref(),
-                };
-                Some(self.endpoint_of(place).await)
-            }
-            None => None,
-        };
-        let request = PolicyRequest {
-            caller: &case.caller,
+        let spec = filled.spec(case.host.as_deref());
+        let on = case.host.as_deref().map(|host| filled.on(case, host, spec.as_ref()));
+        let call = CallToDecide {
+            caller: &caller,
+            address: None,
+            rights: &rights,
             verb: case.verb,
-            endpoint: endpoint.as_ref(),
-            command: Some(match &case.template {
-                Some(name) => CommandSource::Template(name),
-                None => CommandSource::Free,
-            }),
-            target: case.target.as_deref(),
-            minute: case.at.unwrap_or_else(this_minute),
+            approval_wait: Duration::ZERO,
+            minute: case.at,
+            on,
         };
-        let mut explanation = Explanation::of(&policy.decide(&request), endpoint.as_ref());
-        if let Some(template) = template {
-            explanation.approval = explanation.approval.max(template.approval);
-            if let Some(Ok(values)) = &filled {
-                explanation.command = Some(template.command_with(values));
-            }
-        }
-        if explanation.decision == ExpectedDecision::Allow
-            && explanation.approval != ApprovalFrom::None
+        // As for a call that is made, but nothing is recorded, and no person is asked.
+        let (mut ruling, required) = self.decide_at_once(loaded, call).await;
+        if ruling.endpoint.is_none()
+            && let Some(place) = call.place()
         {
-            explanation.decision = ExpectedDecision::Approval;
+            // A policy without machines does not look for it. The operator wants to see it.
+            ruling.endpoint = Some(self.endpoint_of(place).await);
         }
+
+        let mut explanation = Explanation::of(&ruling, required.as_ref());
+        explanation.command = filled.command;
         let needed = case.verb.needed_role();
-        let mistake = if case.caller.role < needed {
-            Some(format!("{} needs the role {needed}", case.verb))
-        } else {
-            mistake
-        };
-        if mistake.is_some() {
+        let lacks_role =
+            (rights.role < needed).then(|| format!("{} needs the role {needed}", case.verb));
+        if let Some(mistake) = lacks_role.or(filled.mistake) {
             explanation.decision = ExpectedDecision::Deny;
+            explanation.mistake = Some(mistake);
         }
-        explanation.mistake = mistake;
         Some(Ok(explanation))
     }
 
@@ -171,35 +154,93 @@ impl Judge {
     }
 }
 
-impl Explanation {
-    fn of(decision: &PolicyDecision<'_>, endpoint: Option<&MachineAccount>) -> Self {
-        let (decided, rules, approval, limits) = match decision {
-            PolicyDecision::Allowed(permits) => (
-                ExpectedDecision::Allow,
-                permits.iter().map(|permit| permit.rule.to_owned()).collect(),
-                permits[0].approval,
-                permits[0].limits,
-            ),
-            PolicyDecision::Denied(rules) => (
-                ExpectedDecision::Deny,
-                rules.iter().map(|rule| (*rule).to_owned()).collect(),
-                ApprovalFrom::None,
-                RuleLimits::default(),
-            ),
-            PolicyDecision::NotAllowed => (
-                ExpectedDecision::Deny,
-                Vec::new(),
-                ApprovalFrom::None,
-                RuleLimits::default(),
-            ),
+/// A case, with its template filled.
+#[derive(Default)]
+struct FilledCase {
+    /// The user as whom the command runs.
+    becomes: Option<Become>,
+    /// The command that the template makes.
+    command: Option<String>,
+    /// Why there is no such command, or no such user.
+    mistake: Option<String>,
+}
+
+impl FilledCase {
+    fn of(case: &PolicyCase, loaded: &LoadedPolicy) -> Self {
+        let mut filled = Self::default();
+        let template = case.template.as_deref().map(|name| (name, loaded.policy.template(name)));
+        match template {
+            Some((name, None)) => {
+                filled.mistake = Some(format!("the policy has no template {name:?}"));
+            }
+            Some((_, Some(template))) => match template.accept(&case.params) {
+                Ok(values) => filled.command = Some(template.command_with(&values)),
+                Err(error) => filled.mistake = Some(error.to_string()),
+            },
+            None => {}
+        }
+        let template = template.and_then(|(_, template)| template);
+        let user = template.and_then(|template| template.becomes.clone());
+        let user = user.or_else(|| case.becomes.clone());
+        match user.map(|user| Become::new(user, BecomeMethod::default())).transpose() {
+            Ok(becomes) => filled.becomes = becomes,
+            Err(error) => filled.mistake = filled.mistake.or_else(|| Some(error.to_string())),
+        }
+        filled
+    }
+
+    /// The job that the case would start on a host.
+    fn spec(&self, host: Option<&str>) -> Option<JobSpec> {
+        let command = self.command.as_deref().unwrap_or("true");
+        let draft = Draft {
+            becomes: self.becomes.clone(),
+            ..Draft::new(host?, command)
         };
-        let endpoint = endpoint.cloned().unwrap_or_default();
+        draft.try_into().ok()
+    }
+
+    /// The host of the case, and what it does there.
+    fn on<'a>(&'a self, case: &'a PolicyCase, host: &'a str, spec: Option<&'a JobSpec>) -> On<'a> {
+        let start = spec.map(|spec| Starting {
+            spec,
+            job: None,
+            idempotency_key: None,
+            reason: None,
+        });
+        On {
+            template: case.template.as_deref(),
+            target: case.target.as_deref(),
+            start: start.filter(|_| matches!(case.verb, Verb::Run | Verb::Spawn)),
+            content: (case.verb == Verb::Write).then_some(CallContent::Stdin(b"")),
+            ..On::place(CallPlace {
+                host,
+                becomes: self.becomes.as_ref(),
+            })
+        }
+    }
+}
+
+impl Explanation {
+    fn of(ruling: &Ruling, required: Option<&RequiredApproval>) -> Self {
+        let (decision, rules, mistake) = match &ruling.verdict {
+            Ok(_) if required.is_some() => (ExpectedDecision::Approval, ruling.rules(), None),
+            Ok(_) => (ExpectedDecision::Allow, ruling.rules(), None),
+            Err(refusal) => {
+                let rules = refusal.denying_rules().to_vec();
+                let is_ruled = !rules.is_empty() || refusal.why == PolicyWhy::NotAllowed;
+                let mistake = (!is_ruled).then(|| refusal.to_string());
+                (ExpectedDecision::Deny, rules, mistake)
+            }
+        };
+        let allowance = ruling.verdict.as_ref().ok().and_then(|allowances| allowances.first());
+        let limits = allowance.map(|allowance| allowance.limits).unwrap_or_default();
+        let endpoint = ruling.endpoint.clone().unwrap_or_default();
         let jumps = endpoint.jumps.iter().flat_map(|jump| jump.names().to_vec());
         Self {
-            decision: decided,
+            decision,
             rules,
-            approval,
-            mistake: None,
+            approval: required.map(|required| required.who).unwrap_or_default(),
+            mistake,
             command: None,
             machine: endpoint.machine.names().to_vec(),
             also_known_as: endpoint.machine.other_names().to_vec(),

@@ -555,7 +555,7 @@ fn request<'a>(
         endpoint,
         command: Some(call.template().map_or(CommandSource::Free, CommandSource::Template)),
         target: call.target(),
-        minute: this_minute(),
+        minute: call.minute.unwrap_or_else(this_minute),
     }
 }
 
@@ -567,7 +567,7 @@ fn identity(caller: &Caller, rights: &Rights) -> PolicyCaller {
     }
 }
 
-pub(super) fn this_minute() -> WeekMinute {
+fn this_minute() -> WeekMinute {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WeekMinute::of_unix_time(since.as_secs())
 }

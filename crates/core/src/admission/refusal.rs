@@ -20,6 +20,17 @@ pub struct PolicyRefusal {
     pub why: PolicyWhy,
 }
 
+impl PolicyRefusal {
+    /// Names of the rules that deny the call. Empty if none does.
+    pub(super) fn denying_rules(&self) -> &[String] {
+        if let PolicyWhy::Denied(rules) = &self.why {
+            rules
+        } else {
+            &[]
+        }
+    }
+}
+
 /// Why a policy refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyWhy {
