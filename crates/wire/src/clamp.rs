@@ -13,15 +13,12 @@ pub struct Clamped {
     pub field: String,
     /// The requested value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "i64")]
     pub asked: Option<i64>,
     /// The value used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "i64")]
     pub used: Option<i64>,
     /// The type as which a text was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub read_as: Option<String>,
 }
 

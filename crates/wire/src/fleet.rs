@@ -40,7 +40,6 @@ pub struct Group {
     pub state: JobState,
     /// Their exit status, if they exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u32")]
     pub exit_status: Option<u32>,
     /// Their outcome, in words.
     pub end: String,

@@ -89,8 +89,34 @@ fn object(schema: Value) -> Map<String, Value> {
     object
 }
 
+/// Leaves out that an optional field may be null: some clients accept no schema with two types.
+fn without_null(object: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            object.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(words)) = object.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    let is_null = |choice: &Value| choice.get("type").is_some_and(|name| name == "null");
+    let one_of_two = match object.get("anyOf").and_then(Value::as_array).map(Vec::as_slice) {
+        Some([Value::Object(inner), null]) if is_null(null) => Some(inner.clone()),
+        Some(_) | None => None,
+    };
+    if let Some(inner) = one_of_two {
+        object.remove("anyOf");
+        for (name, value) in inner {
+            object.entry(name).or_insert(value);
+        }
+    }
+}
+
 fn flatten(schema: &mut Value, unwanted: &[&str]) {
     let Value::Object(object) = schema else { return };
+    without_null(object);
     object.retain(|name, _| match name.as_str() {
         // Clients warn about formats that they don't know, such as uint64. Defaults are in the
         // descriptions.

@@ -87,23 +87,18 @@ pub struct Standing {
     pub state: JobState,
     /// The command's exit status, once it has exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u32")]
     pub exit_status: Option<u32>,
     /// The signal that ended the command, without SIG.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub exit_signal: Option<String>,
     /// Why the command waits or was not started, or what was lost: connection, server_restarted, host_rebooted, supervisor_died or spool_gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub reason: Option<String>,
     /// Milliseconds for which the host of a durable job has been unreachable; the job continues there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub disconnected_ms: Option<u64>,
     /// Why the output is not stored; absent if it is. Lines evicted from memory are then lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub unstored: Option<String>,
     /// There may be newer output at another replica of the cluster, which can't be reached. Not in the
     /// schemas, because models pay for each word of them.

@@ -27,7 +27,7 @@ pub struct VoteRequest {
     pub decision: ApproverAnswer,
     /// Why, for the asker and the audit log.
     #[serde(default)]
-    #[schemars(with = "String", length(max = 200))]
+    #[schemars(length(max = 200))]
     pub reason: Option<String>,
 }
 
@@ -64,7 +64,6 @@ pub struct ApprovalEntry {
     pub host: String,
     /// Why it is needed, in the asker's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub reason: Option<String>,
     /// The rule or template of the policy that asks.
     pub rule: String,
@@ -83,7 +82,6 @@ pub struct ApprovalEntry {
     pub votes: Vec<VoteEntry>,
     /// The job that the call has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub job_id: Option<String>,
 }
 
@@ -97,7 +95,6 @@ pub struct VoteEntry {
     pub decision: ApproverAnswer,
     /// Why, in the approver's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub reason: Option<String>,
     /// Time of the answer.
     pub at: u64,

@@ -36,7 +36,6 @@ pub struct CommandRequest {
     pub canary: usize,
     /// Start no more after this many failures: 3 or 10%.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub stop_after_failures: Option<String>,
     /// Retries of failed starts.
     #[serde(default)]
@@ -47,7 +46,6 @@ pub struct CommandRequest {
     pub command: String,
     /// Name of a template, instead of command.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub template: Option<String>,
     /// Values of the template's parameters.
     #[serde(default, deserialize_with = "texts")]
@@ -55,7 +53,6 @@ pub struct CommandRequest {
     pub params: BTreeMap<String, String>,
     /// Working directory. Default: home. Exit status 125 if missing.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub cwd: Option<String>,
     /// Variables, hidden from the process list.
     #[serde(default, serialize_with = "reveal_values")]
@@ -67,11 +64,9 @@ pub struct CommandRequest {
     pub secret_env: BTreeMap<String, String>,
     /// As this user, such as root.
     #[serde(default, rename = "become")]
-    #[schemars(with = "String")]
     pub becomes: Option<String>,
     /// sudo (default), doas or su.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub become_method: Option<String>,
     /// All of stdin. Default: empty; open in ssh_spawn and with until.
     #[serde(default, serialize_with = "reveal")]
@@ -79,37 +74,33 @@ pub struct CommandRequest {
     pub stdin: Option<SecretString>,
     /// Name of a secret as stdin.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub secret_stdin: Option<String>,
     /// Run on a terminal; all output is stdout.
     #[serde(default)]
     pub pty: bool,
     /// Terminal width. Default 80.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = 1000))]
     pub cols: Option<i64>,
     /// Terminal height. Default 24.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = 1000))]
     pub rows: Option<i64>,
     /// Value of TERM. Default xterm-256color.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub term: Option<String>,
     /// With pty: answer terminal queries.
     #[serde(default)]
     pub answer_queries: bool,
     /// Outlive the server and the connection.
     #[serde(default)]
-    #[schemars(with = "bool")]
     pub durable: Option<bool>,
     /// Label for ssh_jobs.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub label: Option<String>,
     /// End the process tree after this many seconds.
     #[serde(default)]
-    #[schemars(with = "f64", range(min = 0.001, max = 31_536_000))]
+    #[schemars(range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
     /// Targets to notify of its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -122,15 +113,13 @@ pub struct CommandRequest {
     pub after_ok: Vec<String>,
     /// Wait in this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub queue: Option<String>,
     /// Why, for approvers.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub reason: Option<String>,
     /// The same key returns the first job.
     #[serde(default)]
-    #[schemars(with = "String", length(min = 1, max = 200))]
+    #[schemars(length(min = 1, max = 200))]
     pub idempotency_key: Option<String>,
 }
 

@@ -22,26 +22,22 @@ pub struct ForwardRequest {
     pub action: ForwardAction,
     /// Host from ssh_hosts.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub host: Option<String>,
     /// PORT, ADDRESS:PORT or /SOCKET. Default: a free port of 127.0.0.1.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub listen: Option<String>,
     /// HOST:PORT or /SOCKET on the other side. Without one: a SOCKS5 proxy.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub target: Option<String>,
     /// Listen on the host, and connect from here.
     #[serde(default)]
     pub reverse: bool,
     /// Close it after so many seconds without a connection.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1))]
+    #[schemars(range(min = 1))]
     pub idle_s: Option<u64>,
     /// Forward to close.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub id: Option<String>,
 }
 
@@ -83,7 +79,6 @@ pub struct ForwardEntry {
     pub machine: Option<String>,
     /// Where connections lead. Absent for a SOCKS5 proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub target: Option<String>,
     /// Whether it listens on the host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -105,7 +100,6 @@ pub struct ForwardEntry {
     pub errors: u64,
     /// The last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub last_error: Option<String>,
 }
 

@@ -36,22 +36,20 @@ pub struct GetRequest {
     pub offset: i64,
     /// Amount to return. Default: all that fits.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub length: Option<u64>,
     /// Maximum bytes to return. Default 32768.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1, max = 262_144))]
+    #[schemars(range(min = 1, max = 262_144))]
     pub max_bytes: Option<u64>,
     /// base64: the exact bytes.
     #[serde(default)]
     pub encoding: Encoding,
     /// As this user, such as root.
     #[serde(default, rename = "become")]
-    #[schemars(with = "String")]
     pub becomes: Option<String>,
     /// sudo, doas or su. Default sudo.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub become_method: Option<String>,
     /// Copy it to this path of the server's machine.
     #[serde(default)]
@@ -78,27 +76,21 @@ pub struct GetReply {
     pub kind: String,
     /// Size in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub size: Option<u64>,
     /// Permissions, such as 0644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub mode: Option<String>,
     /// Owner and group by number, such as 0:0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub owner: Option<String>,
     /// Time of the last change (ISO 8601, UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub modified: Option<String>,
     /// SHA-256 of the content, if all of it was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub sha256: Option<String>,
     /// Content, in the requested encoding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub content: Option<String>,
     /// Whether bytes that are not UTF-8 were replaced in the content.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -116,7 +108,6 @@ pub struct GetReply {
     pub entries: Vec<FileEntry>,
     /// How a copied file was verified: sha256, read_back or unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub verified: Option<String>,
 }
 
@@ -130,15 +121,12 @@ pub struct FileEntry {
     pub kind: String,
     /// Size of a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub size: Option<u64>,
     /// Permissions, such as 0644.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub mode: Option<String>,
     /// Time of the last change (ISO 8601, UTC).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub modified: Option<String>,
 }
 

@@ -16,11 +16,9 @@ use sshjobs_core::jobs::{ApprovalFrom, Host, Jobs, Negotiated, Setting, SettingS
 pub struct HostsRequest {
     /// Connect to this host and report.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub host: Option<String>,
     /// List only hosts with this tag.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub tag: Option<String>,
 }
 
@@ -44,7 +42,6 @@ pub struct TemplateEntry {
     pub name: String,
     /// What it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub description: Option<String>,
     /// The command, with {NAME} for each parameter.
     pub command: String,
@@ -77,14 +74,12 @@ pub struct HostEntry {
     pub settings: Vec<SettingEntry>,
     /// Address and port behind the name, once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub address: Option<String>,
     /// Jump hosts, the nearest to this host last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
     /// The account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub user: Option<String>,
     /// Whether a connection is open.
     pub connected: bool,
@@ -96,31 +91,24 @@ pub struct HostEntry {
     pub channels_in_use: usize,
     /// The server's identification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub server: Option<String>,
     /// Whether the key exchange is protected from removed messages (strict kex).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "bool")]
     pub strict_kex: Option<bool>,
     /// The key exchange method in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub kex: Option<String>,
     /// The cipher in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub cipher: Option<String>,
     /// Type and SHA-256 fingerprint of the host key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub host_key: Option<String>,
     /// Kind of login shell: posix, foreign (another shell) or bare (commands only: no cwd, env or tree signals).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub login_shell: Option<String>,
     /// Why the last connection failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub last_error: Option<String>,
 }
 

@@ -22,31 +22,25 @@ use sshjobs_core::jobs::{
 pub struct JobsRequest {
     /// On this host.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub host: Option<String>,
     /// With this label.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub label: Option<String>,
     /// In this state.
     #[serde(default)]
-    #[schemars(with = "JobState")]
     pub state: Option<JobState>,
     /// Members of this fleet.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub fleet: Option<String>,
     /// Only this job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub job_id: Option<String>,
     /// processes: why job_id is silent, or has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "DetailArg")]
     pub detail: Option<DetailArg>,
     /// Default 20.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub limit: Option<i64>,
     /// Don't ask hosts for newer states.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -77,7 +71,6 @@ pub struct JobEntry {
     pub job_id: String,
     /// Owner of the job, if it is another caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub caller: Option<String>,
     /// The host it runs on.
     pub host: String,
@@ -85,18 +78,15 @@ pub struct JobEntry {
     pub command: String,
     /// Its label, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub label: Option<String>,
     /// The user as whom it runs, if not the account.
     #[serde(default, rename = "become", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub becomes: Option<String>,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub standing: Standing,
     /// The process that records it, if it is not this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub owner: Option<String>,
     /// Whether it outlives its server and the connection.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -111,15 +101,12 @@ pub struct JobEntry {
     pub started_at: u64,
     /// Time of its first byte of output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub first_output_at: Option<u64>,
     /// Time of its newest byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub last_output_at: Option<u64>,
     /// Time of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub ended_at: Option<u64>,
     /// Number of lines printed.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -142,7 +129,6 @@ pub struct JobEntry {
     pub members: Option<Members>,
     /// Time of the last known state, if it is not current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub last_seen_at: Option<u64>,
     /// Its last lines, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

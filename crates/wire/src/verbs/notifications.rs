@@ -36,7 +36,6 @@ pub struct NotificationEntry {
     pub attempts: u32,
     /// Why the last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub last_error: Option<String>,
 }
 

@@ -26,7 +26,6 @@ use sshjobs_core::jobs::{
 pub struct PutRequest {
     /// Host from ssh_hosts.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub host: Option<String>,
     /// Many hosts instead of one.
     #[serde(default)]
@@ -35,11 +34,9 @@ pub struct PutRequest {
     pub path: String,
     /// The whole new content.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub text: Option<String>,
     /// New content, in base64.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub base64: Option<String>,
     /// File of the server's machine.
     #[serde(default)]
@@ -50,19 +47,15 @@ pub struct PutRequest {
     pub edits: Vec<EditArg>,
     /// Write only if the file has this SHA-256.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub if_sha256: Option<String>,
     /// As this user, such as root.
     #[serde(default, rename = "become")]
-    #[schemars(with = "String")]
     pub becomes: Option<String>,
     /// sudo, doas or su. Default sudo.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub become_method: Option<String>,
     /// Permissions, such as 0644.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub mode: Option<String>,
     /// Make missing directories.
     #[serde(default)]
@@ -104,26 +97,21 @@ pub struct PutReply {
     pub path: String,
     /// created, changed or unchanged. Absent for many hosts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub change: Option<String>,
     /// Size of the content in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub size: u64,
     /// SHA-256 of the content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub sha256: Option<String>,
     /// How the content was verified: sha256, read_back or unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub verified: Option<String>,
     /// Changes of a text, as a unified diff of at most 40 lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub diff: Option<String>,
     /// Where the old file is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub backup: Option<String>,
     /// Bytes of an earlier, broken transfer that were not sent again.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -31,15 +31,15 @@ pub struct ReadRequest {
     pub offset: i64,
     /// Amount to return. Default 1000 lines, 8000 chars or bytes.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub length: Option<i64>,
     /// Same as length.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub limit: Option<i64>,
     /// Maximum bytes to return. Default 32768.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,
     /// Stream to read; positions count within it.
     #[serde(default)]
@@ -103,15 +103,12 @@ pub enum Encoding {
 pub struct ReadReply {
     /// The lines (unit lines).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<String>")]
     pub lines: Option<Vec<String>>,
     /// The text (unit chars), or the bytes in the requested encoding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub content: Option<String>,
     /// What the terminal shows (unit screen).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Screen")]
     pub screen: Option<Screen>,
     /// Unit of positions in this reply.
     pub unit: UnitArg,
@@ -131,11 +128,9 @@ pub struct ReadReply {
     pub available_from: u64,
     /// Number of the first line here, as in ssh_tail; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub first_line_no: Option<u64>,
     /// Number of the last line here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub last_line_no: Option<u64>,
     /// Numbers of the lines here that are stderr; absent if none is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

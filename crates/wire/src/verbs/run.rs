@@ -50,23 +50,19 @@ fn with_own_names(mut error: Error) -> Error {
 pub struct RunOptions {
     /// Maximum wait; the job then continues. Default 30000.
     #[serde(default)]
-    #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
     /// Maximum bytes of output. Default: 8192, or 2560 of longer output.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,
     /// Return one page: the first lines, or the last.
     #[serde(default)]
-    #[schemars(with = "KeepArg")]
     pub keep: Option<KeepArg>,
     /// Return only lines that match this regex.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub filter: Option<String>,
     /// Return when a line matches this regex; the job then continues.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub until: Option<String>,
 }
 
@@ -147,11 +143,9 @@ pub struct RunReply {
     pub groups: Vec<Group>,
     /// The call that reads the omitted lines, as far as they are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub read_omitted: Option<String>,
     /// The call that follows the job, if it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub next: Option<String>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -19,11 +19,9 @@ const MOST_BYTES: usize = 256 << 10;
 pub struct Screen {
     /// Rows from the top. Trailing spaces and trailing empty rows are omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<String>")]
     pub rows: Option<Vec<String>>,
     /// Only the rows that may have changed since since_version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<ChangedRow>")]
     pub changed_rows: Option<Vec<ChangedRow>>,
     /// Parts that stand out, such as a selected item: reversed, or on a background of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -32,15 +32,15 @@ pub struct SearchRequest {
     pub until_line_no: Option<u64>,
     /// Lines around each match. Default 2.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub context: Option<i64>,
     /// Maximum matches to return. Default 50.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub max_matches: Option<i64>,
     /// Maximum bytes to return. Default 32768.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,
 }
 
@@ -58,7 +58,6 @@ pub struct SearchReply {
     pub dropped_lines: u64,
     /// Meaning of dropped_lines, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub note: Option<String>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

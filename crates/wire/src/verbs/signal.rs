@@ -18,11 +18,9 @@ pub struct SignalRequest {
     pub job_id: String,
     /// Signal name or number. Default TERM.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub signal: Option<String>,
     /// KILL what still lives after this many milliseconds, up to 45000.
     #[serde(default)]
-    #[schemars(with = "i64")]
     pub grace_ms: Option<i64>,
 }
 
@@ -45,7 +43,6 @@ pub struct SignalReply {
     pub confirmed_dead: bool,
     /// What could not be verified, and why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub unverified: Option<String>,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]

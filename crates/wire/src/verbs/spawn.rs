@@ -30,7 +30,6 @@ pub struct SpawnReply {
     pub durable: bool,
     /// Why the output is not stored; absent if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub unstored: Option<String>,
 }
 

@@ -28,7 +28,6 @@ pub struct WaitRequest {
     pub mode: WaitMode,
     /// Milliseconds to wait, up to 50000. Default 30000.
     #[serde(default)]
-    #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
     /// Last lines of each job that failed, or of all with last_lines_of=all. Up to 100, default 0.
     #[serde(default)]

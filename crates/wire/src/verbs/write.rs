@@ -38,7 +38,6 @@ pub struct WriteRequest {
     pub data_base64: Option<SecretString>,
     /// Name of a secret to write next.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub secret_name: Option<String>,
     /// Keys to press afterwards, with pty: ctrl+c, alt+x, esc, enter, backspace, up, pagedown, f1, and so on.
     #[serde(default)]
@@ -54,18 +53,17 @@ pub struct WriteRequest {
     pub secret: bool,
     /// New terminal width; needs rows.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = 1000))]
     pub cols: Option<i64>,
     /// New terminal height; needs cols.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = 1000))]
     pub rows: Option<i64>,
     /// Longest wait for an answer, in milliseconds.
     #[serde(default)]
     pub wait_ms: i64,
     /// Return once nothing was printed for this many milliseconds. Default: 200, once an answer has begun.
     #[serde(default)]
-    #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
     /// screen: return the screen once it changed and is quiet for quiet_ms (200), or after wait_ms (2000).
     #[serde(default)]
@@ -75,7 +73,6 @@ pub struct WriteRequest {
     pub keep: KeepArg,
     /// As in ssh_tail.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub filter: Option<String>,
 }
 
@@ -119,7 +116,6 @@ pub struct WriteReply {
     pub screen: Option<Box<Screen>>,
     /// Whether the job still runs, with unit screen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "bool")]
     pub still_running: Option<bool>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

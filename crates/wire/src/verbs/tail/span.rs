@@ -14,11 +14,9 @@ pub struct StyledSpan {
     pub text: String,
     /// Colour of the text: a name such as `red` or `bright-red`, or `#rrggbb`. Absent: the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub fg: Option<String>,
     /// Colour behind the text, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub bg: Option<String>,
     /// Bold.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -34,22 +34,21 @@ pub struct TailRequest {
     pub cursors: BTreeMap<String, u64>,
     /// Cursor: last_line_no of the previous reply; 0 (default) is the start.
     #[serde(default)]
-    #[schemars(with = "i64")]
     pub since_line_no: Option<i64>,
     /// Name under which the server keeps a cursor.
     #[serde(default)]
-    #[schemars(with = "String", length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = 64))]
     pub reader: Option<String>,
     /// Milliseconds to wait for news, up to 50000. Default 0.
     #[serde(default)]
     pub wait_ms: i64,
     /// Maximum lines to return, up to 10000. Default 500.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub max_lines: Option<i64>,
     /// Maximum bytes to return, up to 262144. Default 32768.
     #[serde(default)]
-    #[schemars(with = "i64", range(min = 0))]
+    #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,
     /// Stream to read.
     #[serde(default)]
@@ -59,15 +58,12 @@ pub struct TailRequest {
     pub keep: KeepArg,
     /// Return only lines that match this regex, skipping the others.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub filter: Option<String>,
     /// Wait until a line matches this regex; return the lines up to it.
     #[serde(default)]
-    #[schemars(with = "String")]
     pub until: Option<String>,
     /// Wait until nothing was printed for this many milliseconds.
     #[serde(default)]
-    #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
     /// records: objects with number, stream and time.
     #[serde(default)]

@@ -19,15 +19,12 @@ use sshjobs_core::jobs::{
 pub struct TailReply {
     /// The lines, oldest first (format lean).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<String>")]
     pub lines: Option<Vec<String>>,
     /// The lines as records, oldest first (format records).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<LineRecord>")]
     pub records: Option<Vec<LineRecord>>,
     /// Number of the first line here; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub first_line_no: Option<u64>,
     /// Cursor for the next call: the last line here, or the last evicted line.
     pub last_line_no: u64,
@@ -60,7 +57,6 @@ pub struct TailReply {
     pub has_more: bool,
     /// Unfinished last lines, such as prompts: shown, not consumed. Of a long one the last 2048 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Partial")]
     pub partial: Option<Partial>,
     /// Whether the job seems to wait for input: its line is unfinished, it is silent, and one of its processes reads stdin (or may, and the line looks like a prompt).
     #[serde(default, skip_serializing_if = "is_false")]
@@ -72,11 +68,9 @@ pub struct TailReply {
     pub returned_because: Because,
     /// The line that matched `until`; absent if the unfinished line did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64")]
     pub matched_line_no: Option<u64>,
     /// The row of the screen that matched `until`; the top one is 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u32")]
     pub matched_row: Option<u32>,
     /// With job_ids: the reply of each job. The other fields then summarize all jobs; last_line_no is 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -170,11 +164,9 @@ pub enum StreamName {
 pub struct Partial {
     /// Of standard output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub stdout: Option<String>,
     /// Of standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
     pub stderr: Option<String>,
 }
 
