@@ -54,6 +54,25 @@ const BARE_NAMES: [&str; 13] = [
 /// lower crate records.
 const SHARED_NAMES: [&str; 3] = ["Error", "Fleet", "Job"];
 
+/// Maximum lines of code of each crate, without blank lines, comments and tests. To raise one takes a
+/// commit that says why.
+const BUDGETS: [(&str, usize); 14] = [
+    ("base", 400),
+    ("cli", 13_200),
+    ("core", 25_200),
+    ("http", 6_600),
+    ("job", 8_000),
+    ("mcp", 3_050),
+    ("nats", 4_200),
+    ("output", 3_550),
+    ("page", 40),
+    ("policy", 4_250),
+    ("ssh", 5_200),
+    ("sshjobs", 1_250),
+    ("store", 4_300),
+    ("wire", 9_000),
+];
+
 /// Modules that pure folders must not use.
 const IMPURE: [&str; 10] = [
     "tokio",
@@ -471,6 +490,32 @@ fn a_name_stands_for_one_type_and_says_what_it_is() {
         poor_names(&poor),
         ["Place: ssh/a.rs", "Session: ssh/a.rs, http/b.rs"]
     );
+}
+
+/// Number of lines of code, up to the tests of the file.
+fn lines_of_code(text: &str) -> usize {
+    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let lines = text.split_at(tests).0.lines().map(str::trim);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count()
+}
+
+#[test]
+fn each_crate_keeps_its_budget() {
+    let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+    for (path, text) in files_of_crates() {
+        if !path.ends_with("tests.rs") && !path.contains("/tests/") {
+            let name = path.split('/').next().unwrap().to_owned();
+            *sizes.entry(name).or_default() += lines_of_code(&text);
+        }
+    }
+    let names: Vec<_> = sizes.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        BUDGETS.map(|(name, _)| name),
+        "each crate has a budget"
+    );
+    let over: Vec<_> = BUDGETS.iter().filter(|(name, most)| sizes[*name] > *most).collect();
+    assert!(over.is_empty(), "{over:?} of {sizes:?}");
 }
 
 #[test]

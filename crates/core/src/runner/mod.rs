@@ -33,11 +33,11 @@ mod owner;
 mod record;
 mod seen_job;
 mod signal;
-#[cfg(test)]
-mod simulation;
 mod start;
 mod state;
 mod storing;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 pub use api::{Runner, Stats, Summary, Surroundings};

@@ -1,0 +1,3 @@
+//! Tests of the whole runner.
+
+mod simulation;
