@@ -546,10 +546,16 @@ async fn a_replica_that_is_told_to_end_hands_its_hosts_over() {
 async fn a_new_replica_takes_its_share_of_the_hosts_and_no_attached_job() {
     let mut cluster = Cluster::start(1).await;
     let caller = cluster.callers("ci", &[]).remove(0);
+    // The jobs run until the new replica is there, however long it takes to start.
+    let go = cluster.sshd.path("go");
+    let command = format!(
+        "until [ -e {} ]; do sleep 0.2; done; echo done",
+        go.display()
+    );
     let mut jobs = Vec::new();
     for number in 0..12 {
         let durable = number % 2 == 0;
-        let request = json!({"host": format!("h{number}"), "command": "sleep 8; echo done", "durable": durable});
+        let request = json!({"host": format!("h{number}"), "command": command, "durable": durable});
         jobs.push((job_id(&caller.ok("spawn", request)), durable));
     }
 
@@ -564,6 +570,7 @@ async fn a_new_replica_takes_its_share_of_the_hosts_and_no_attached_job() {
             .any(|host| host["connected"] == true)
     })
     .await;
+    std::fs::write(&go, "").unwrap();
     for (job, _) in &jobs {
         let waited = second.ok("wait", json!({"job_ids": [job], "wait_ms": 30_000}));
         assert_eq!(waited["jobs"][0]["state"], "exited", "{waited}");
