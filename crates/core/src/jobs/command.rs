@@ -481,8 +481,14 @@ impl Command<OneHost> {
         } else {
             Pace::Free
         };
+        // A repeated start has led to a job that came without leave to read it.
+        let verb = if self.verb == Verb::Run {
+            Verb::Run
+        } else {
+            Verb::Tail
+        };
         let job = self.spawn().await?;
-        match job.readable(Verb::Tail).await {
+        match job.readable(verb).await {
             Ok(readable) => Ok(readable.follow()),
             Err(error) => {
                 // Otherwise it would wait for its follower for ever.
