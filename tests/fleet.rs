@@ -26,8 +26,9 @@ use sshjobs_wire::{
 };
 use support::{McpClient, canonical_loop, eventually, keygen};
 
-/// The fleet: each host with what runs its commands.
-const FLEET: [(&str, &str); 15] = [
+/// The fleet: each host with what runs its commands. Without `faulty`, which one test breaks while
+/// the others run.
+const FLEET: [(&str, &str); 14] = [
     ("web1", "posix"),
     ("dash", "posix"),
     ("fish", "foreign"),
@@ -42,7 +43,6 @@ const FLEET: [(&str, &str); 15] = [
     ("dropbear", "posix"),
     ("busybox", "posix"),
     ("inner", "posix"),
-    ("faulty", "posix"),
 ];
 
 /// Hosts that run the requested command.
