@@ -153,8 +153,8 @@ impl Admission {
     /// Checks that come before the policy's decision on the start on one host.
     async fn check_start(&self, start: &StartCall<'_>, on: On<'_>) -> Result<(), Refusal> {
         self.check_user(start.verb, on).await?;
-        // Where the caller may not start, the refusal is that of an unlisted host, which names the start.
-        if start.shows_output && self.is_allowed(start.verb, on.place.host).await {
+        // Where the caller may not even start, the start itself is refused, as on an unlisted host.
+        if start.shows_output && self.ask(start.verb, on).await.is_ok() {
             self.ask(Verb::Run, on).await?;
         }
         Ok(())
@@ -259,7 +259,7 @@ impl Admission {
         self.admit_on_host(verb, On::host(host)).await
     }
 
-    /// Admits a verb on a host whose key was asked for before.
+    /// Admits writing a host's key to known_hosts.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -727,7 +727,7 @@ impl<'a> StartCall<'a> {
     }
 }
 
-/// Records that the starts of a fleet's other members came to nothing.
+/// Records that the starts which were already allowed have failed, and gives them back.
 async fn fail(starts: Starts, verb: Verb, context: &CallContext, refusal: &Refusal) {
     let permit = Permit::<Start>::new(&context.caller, verb, starts);
     permit.fail(&refusal.to_string(), true).await;

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::asking::RequiredApproval;
 use super::call::{CallContent, CallToDecide, On, Starting};
-use super::judge::Judge;
+use super::judge::{Judge, permits};
 use super::machines::CallPlace;
 use super::policy_in_force::{LoadedPolicy, PolicyFileError};
 use super::refusal::PolicyWhy;
@@ -120,6 +120,12 @@ impl Judge {
         }
 
         let mut explanation = Explanation::of(&ruling, required.as_ref());
+        // All rules that allow it, also those that ask for more than the first.
+        if ruling.verdict.is_ok()
+            && let Ok(rules) = permits(&ruling.loaded, call, ruling.endpoint.as_ref())
+        {
+            explanation.rules = rules.iter().map(|rule| rule.rule.to_owned()).collect();
+        }
         explanation.command = filled.command;
         let needed = case.verb.needed_role();
         let lacks_role =

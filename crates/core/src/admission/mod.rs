@@ -4,13 +4,14 @@
 //!
 //! [`Admission`] admits the calls of one caller, whose [`CallContext`] it has. It checks, in this order, the
 //! caller's role and host patterns, whether the host is another name of an excluded one, whether it is
-//! listed, whether the caller might log in as the user that a command becomes, and the policy. Each
-//! refusal is recorded. What acts on a host or shows output takes a [`Permit`], which only this room
+//! listed, whether the caller might log in as the user that a command becomes, and the policy.
+//! Refusals are recorded. What acts on a host or shows output takes a [`Permit`], which only this room
 //! makes.
 //!
 //! A permit for a start owns what the start has reserved: room under the limits of the policy, the use
 //! of an approval, and the line in the audit log that its outcome completes. The runner commits it
-//! with the job, or fails it. Dropped before that, it gives everything back.
+//! with the job, or fails it. Dropped before the runner has it, it gives everything back. A start that
+//! is refused still counts in its minute.
 //!
 //! The [`Judge`] applies the policy. Without a policy file it allows everything.
 //!

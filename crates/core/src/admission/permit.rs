@@ -12,9 +12,16 @@ use sshjobs_policy::Verb;
 /// a host or shows output takes one, so that code which has not asked does not compile:
 ///
 /// ```compile_fail,E0061
-/// # use sshjobs_core::runner::{Order, Runner};
-/// # async fn start(runner: Runner, order: Order, patience: std::time::Duration) {
+/// # use sshjobs_core::runner::{Runner, StartOrder};
+/// # async fn start(runner: Runner, order: StartOrder, patience: std::time::Duration) {
 /// runner.spawn(order, patience).await.ok();
+/// # }
+/// ```
+/// ```
+/// # use sshjobs_core::admission::{Permit, Start};
+/// # use sshjobs_core::runner::{Runner, StartOrder};
+/// # async fn start(runner: Runner, permit: Permit<Start>, order: StartOrder, patience: std::time::Duration) {
+/// runner.spawn(permit, order, patience).await.ok();
 /// # }
 /// ```
 /// ```compile_fail,E0308
@@ -240,6 +247,12 @@ impl Permit<Start> {
         for claim in std::mem::take(&mut self.subject.claims) {
             claim.note_job(job);
         }
+    }
+
+    /// Leaves it open whether the job was started: its caller went away meanwhile. An approval stays used,
+    /// because the command may run.
+    pub(crate) fn abandon(mut self) {
+        self.subject.claims.clear();
     }
 
     /// Leave to read the output of the job, if the caller may run it and not only start it.

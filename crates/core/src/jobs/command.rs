@@ -481,14 +481,10 @@ impl Command<OneHost> {
         } else {
             Pace::Free
         };
-        // A repeated start has led to a job that came without leave to read it.
-        let verb = if self.verb == Verb::Run {
-            Verb::Run
-        } else {
-            Verb::Tail
-        };
+        // The follower gets the output, so the policy decides on the verb run, before anything starts.
+        self.verb = Verb::Run;
         let job = self.spawn().await?;
-        match job.readable(verb).await {
+        match job.readable(Verb::Run).await {
             Ok(readable) => Ok(readable.follow()),
             Err(error) => {
                 // Otherwise it would wait for its follower for ever.

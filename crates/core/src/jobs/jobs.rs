@@ -190,12 +190,16 @@ impl Jobs {
     /// The same hosts and limits for another caller, who uses the account that logs in.
     #[must_use]
     pub fn of(&self, caller: Caller, rights: Rights) -> Self {
-        self.with_context(|context| {
+        let of_caller = self.with_context(|context| {
             *context = CallContext {
                 approval_wait: context.approval_wait,
                 ..CallContext::new(caller, rights)
             };
-        })
+        });
+        Self {
+            changing: Verb::Put,
+            ..of_caller
+        }
     }
 
     /// What is known of the calls of this handle.
@@ -252,8 +256,13 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::UnknownJob`] if the caller sees no such job, [`Error::Expired`] if it is no longer
-    /// kept.
+    /// kept, [`Error::Refused`] if the policy does not allow the caller to wait for it.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
+        self.job_for(Verb::Wait, id).await
+    }
+
+    /// The handle of a job about which the policy was not asked.
+    async fn find(&self, id: &str) -> Result<Job, Error> {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
         let job = Job::new(self.door.clone(), job);
@@ -269,7 +278,7 @@ impl Jobs {
     /// As [`job`](Self::job), and [`Error::Refused`].
     #[doc(hidden)]
     pub async fn job_for(&self, verb: Verb, id: &str) -> Result<Job, Error> {
-        let job = self.job(id).await?;
+        let job = self.find(id).await?;
         job.ask(verb).await?;
         Ok(job)
     }
@@ -280,7 +289,7 @@ impl Jobs {
     /// As [`job`](Self::job), and [`Error::Refused`].
     #[doc(hidden)]
     pub async fn readable(&self, verb: Verb, id: &str) -> Result<ReadableJob, Error> {
-        self.job(id).await?.readable(verb).await
+        self.find(id).await?.readable(verb).await
     }
 
     /// Approvals that the caller asked for, in order. An approver also sees those on the hosts of its

@@ -12,7 +12,8 @@ use crate::jobs::{
 use sshjobs_policy::Verb;
 
 impl Job {
-    /// The job with leave to read its output by a verb: tail, read, search or run.
+    /// The job with leave to read its output by a verb: tail, read, search or run. A handle that came with
+    /// a run has leave for all reads, and nothing is asked.
     ///
     /// # Errors
     /// [`Error::Refused`].

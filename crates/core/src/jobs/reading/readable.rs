@@ -9,7 +9,7 @@ use crate::runner::Permitted;
 use sshjobs_job::{RecordingPlace, StoredPieces};
 use sshjobs_store::StoreError;
 
-/// A job with leave to read its output, which its policy has given once for all reads by this handle.
+/// A job with leave to read its output, which the policy has given once, for all reads by this handle.
 /// A cheap handle; dropping it ends nothing.
 #[derive(Clone, Debug)]
 pub struct ReadableJob {

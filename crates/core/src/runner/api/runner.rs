@@ -159,7 +159,7 @@ impl Runner {
             id: permit.job().clone(),
             ..order
         };
-        let mut permit = CommittedIfRegistered {
+        let mut permit = CommittedIfStarted {
             shared: &self.shared,
             permit: Some(permit),
         };
@@ -422,18 +422,21 @@ fn start_storing(
         .map_err(|error| StoreError::Records(error.to_string()))
 }
 
-/// The permit of a start whose caller may go away. The job has it from when it is registered.
-struct CommittedIfRegistered<'a> {
+/// The permit of a start whose caller may go away. A job that has started by then has it.
+struct CommittedIfStarted<'a> {
     shared: &'a Arc<RunnerState>,
     permit: Option<Permit<Start>>,
 }
 
-impl Drop for CommittedIfRegistered<'_> {
+impl Drop for CommittedIfStarted<'_> {
     fn drop(&mut self) {
         let Some(permit) = self.permit.take() else { return };
-        let job = self.shared.registry().job(permit.job());
-        if let Some(job) = job {
-            permit.commit_now(&job);
+        let registry = self.shared.registry();
+        let started = registry.job(permit.job()).filter(|job| !registry.is_starting(&job.id));
+        drop(registry);
+        match started {
+            Some(job) => permit.commit_now(&job),
+            None => permit.abandon(),
         }
     }
 }
