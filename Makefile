@@ -76,7 +76,7 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 test-old-nats:  ## Run the suite of the stores over the oldest NATS that is supported
 	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
 
-# What is slow and rarely fails. A scheduled workflow runs it (.github/workflows/nightly.yml).
+# Suites that are slow and rarely fail. A scheduled workflow runs it (.github/workflows/nightly.yml).
 nightly:  ## Run what .ci/run leaves out: another user, an old NATS, packages in containers, the whole simulation, torture
 	$(MAKE) simulation
 	[ "$$(id -u)" != 0 ] || $(MAKE) test-as-user

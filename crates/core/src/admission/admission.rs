@@ -28,7 +28,7 @@ use sshjobs_policy::approval::Approval;
 use sshjobs_policy::{Role, Template, Verb};
 
 /// Admits the calls of one caller. It refuses hosts that may not be used, verbs that the caller's
-/// role does not allow, and what the policy refuses. A cheap handle.
+/// role does not allow, and calls that the policy does not allow. A cheap handle.
 #[derive(Clone)]
 pub struct Admission {
     context: Arc<CallContext>,
@@ -90,7 +90,7 @@ impl Admission {
         }
     }
 
-    /// What is known of the call.
+    /// The caller and the circumstances of the call.
     pub(crate) fn context(&self) -> &CallContext {
         &self.context
     }
@@ -186,7 +186,7 @@ impl Admission {
         Ok(Permit::new(&self.context.caller, verb, job.id.clone()))
     }
 
-    /// Admits input for a job, with its content for those who have to agree. `None` if it needs no consent of its own.
+    /// Admits input for a job. An approver sees its content; `None` if the input needs no approval.
     ///
     /// # Errors
     /// [`Refusal`].

@@ -9,7 +9,7 @@ use super::rights::Rights;
 use sshjobs_job::{Caller, Job, JobId, JobSpec};
 use sshjobs_policy::{Verb, WeekMinute};
 
-/// What is decided on of a job that exists.
+/// The facts of an existing job that a decision depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JobFacts<'a> {
     pub(crate) id: &'a JobId,

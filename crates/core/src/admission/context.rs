@@ -1,4 +1,4 @@
-//! What is known of a call before it says what it wants.
+//! The caller of a call, and its circumstances.
 
 use std::net::IpAddr;
 use std::time::Duration;

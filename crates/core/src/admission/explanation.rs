@@ -205,7 +205,7 @@ impl FilledCase {
         draft.try_into().ok()
     }
 
-    /// The host of the case, and what it does there.
+    /// The host of the case, and the act there.
     fn on<'a>(&'a self, case: &'a PolicyCase, host: &'a str, spec: Option<&'a JobSpec>) -> On<'a> {
         let start = spec.map(|spec| Starting {
             spec,
@@ -213,10 +213,11 @@ impl FilledCase {
             idempotency_key: None,
             reason: None,
         });
+        let starts = matches!(case.verb, Verb::Run | Verb::Spawn);
         On {
             template: case.template.as_deref(),
             target: case.target.as_deref(),
-            start: start.filter(|_| matches!(case.verb, Verb::Run | Verb::Spawn)),
+            start: if starts { start } else { None },
             content: (case.verb == Verb::Write).then_some(CallContent::Stdin(b"")),
             ..On::place(CallPlace {
                 host,

@@ -8,7 +8,7 @@
 //! Refusals are recorded. What acts on a host or shows output takes a [`Permit`], which only this room
 //! makes.
 //!
-//! A permit for a start owns what the start has reserved: room under the limits of the policy, the use
+//! A permit for a start owns its reservations: room under the limits of the policy, the use
 //! of an approval, and the line in the audit log that its outcome completes. The runner commits it
 //! with the job, or fails it. Dropped before the runner has it, it gives everything back. A start that
 //! is refused still counts in its minute.

@@ -95,18 +95,18 @@ use sshjobs_policy::Verb;
 /// # }
 /// ```
 ///
-/// Dropping it without an act gives back all that it reserved.
+/// Dropping it without an act gives back its reservations.
 #[derive(Debug)]
-#[must_use = "a permit that is dropped gives back what it reserved"]
+#[must_use = "a permit that is dropped gives back its reservations"]
 pub struct Permit<A: Act> {
     caller: Caller,
     verb: Verb,
     pub(super) subject: A::Subject,
 }
 
-/// Kind of act that a permit allows, and what the permit knows about it.
+/// Kind of act that a permit allows.
 pub trait Act: sealed::Sealed {
-    /// What it acts on, with what is reserved for it.
+    /// The job or host that it acts on, with its reservations.
     type Subject: std::fmt::Debug;
 }
 
@@ -280,8 +280,8 @@ impl std::fmt::Debug for Starts {
 
 impl Drop for Starts {
     fn drop(&mut self) {
-        // The call was cancelled before anything was started. What was reserved in memory is given back
-        // by the claims themselves.
+        // The call was cancelled before anything was started. Room under the limits is given back by the
+        // claims themselves.
         let claims = std::mem::take(&mut self.claims);
         if !claims.is_empty() {
             self.judge.give_back_later(claims);

@@ -1,4 +1,4 @@
-//! What a caller's handles share: the admission of its calls, and what is behind it.
+//! State shared by a caller's handles: the admission of its calls, and the runner, hosts and files behind it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::runner::{Lookup, Runner, SeenJob};
 use sshjobs_job::{Caller, JobId};
 use sshjobs_store::{Store, StoreError};
 
-/// The door of one caller. What is [inside](Inside) acts only for a permit, which its
+/// The door of one caller. The runner and its neighbours [inside](Inside) act only for a permit, which the
 /// [`Admission`] makes. A cheap handle.
 #[derive(Clone)]
 pub(super) struct Door {
@@ -44,7 +44,7 @@ impl Door {
         }
     }
 
-    /// What is known of the call.
+    /// The caller and the circumstances of the call.
     pub(super) fn context(&self) -> &CallContext {
         self.admission.context()
     }

@@ -205,7 +205,7 @@ impl Job {
         self.job.resizes()
     }
 
-    /// The job, for what a permit allows that was made for it.
+    /// The job, for the act that a permit for it allows.
     pub(super) fn with<A: Act<Subject = JobId>>(&self, permit: &Permit<A>) -> Permitted<'_, A> {
         self.job.with(permit).expect("the permit was made for this job")
     }

@@ -202,7 +202,7 @@ impl Jobs {
         }
     }
 
-    /// What is known of the calls of this handle.
+    /// The caller and the circumstances of this handle's calls.
     pub fn context(&self) -> &CallContext {
         self.door.context()
     }

@@ -1,4 +1,4 @@
-//! A job that a caller sees, and what a permit lets the caller do with it.
+//! A job that a caller sees, and its acts, each of which takes a permit.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,7 +25,7 @@ impl SeenJob {
         Self(job)
     }
 
-    /// The job, for what the permit allows. A permit for a fleet is for its members, too. `None` if it
+    /// The job, for the act that the permit allows. A permit for a fleet is for its members, too. `None` if it
     /// is for another job.
     pub(crate) fn with<A>(&self, permit: &Permit<A>) -> Option<Permitted<'_, A>>
     where
@@ -36,7 +36,7 @@ impl SeenJob {
         (is_for_it || is_for_its_fleet).then(|| Permitted::new(&self.0))
     }
 
-    /// What the admission of a call looks at.
+    /// Facts that the admission of a call depends on.
     pub(crate) fn facts(&self) -> JobFacts<'_> {
         JobFacts::of(&self.0)
     }

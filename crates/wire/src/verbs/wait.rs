@@ -129,10 +129,10 @@ impl Service {
         let entry = |waited: &WaitedJob| {
             let entry = JobEntry::of(&waited.job);
             let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);
-            let shown = waited.readable.as_ref().filter(|_| is_shown);
-            let last_lines = shown
-                .map(|job| job.last_lines(last_lines, LAST_LINES_BYTES))
-                .unwrap_or_default();
+            let last_lines = match &waited.readable {
+                Some(job) if is_shown => job.last_lines(last_lines, LAST_LINES_BYTES),
+                Some(_) | None => Vec::new(),
+            };
             JobEntry {
                 command: shortened(waited.job.command(), SHOWN_OF_COMMAND),
                 last_lines,

@@ -25,7 +25,7 @@ impl Runner {
 
     /// A job as an entry of a list.
     pub fn summary(&self, job: &SeenJob) -> Summary {
-        let owner = self.owner(job).filter(|_| !job.is_over());
+        let owner = if job.is_over() { None } else { self.owner(job) };
         Summary {
             owner,
             ..Summary::of(&job.0)
@@ -33,7 +33,7 @@ impl Runner {
     }
 
     /// Whether a job seems to wait for input: it is silent after a line without an end, and its host
-    /// says so, or the line looks like a prompt.
+    /// confirms it, or the line looks like a prompt.
     pub async fn awaits_input(&self, job: &SeenJob, selection: Selection) -> bool {
         let Some(text) = job.0.read_log(|log| log.silent_partial(selection, SILENCE)) else {
             return false;
