@@ -12,7 +12,7 @@ use super::call::{CallContent, CallToDecide, JobFacts, On, Starting};
 use super::context::{APPROVAL_WAIT, CallContext};
 use super::error::Refusal;
 use super::excluded::is_excluded_by_address;
-use super::judge::Judge;
+use super::judge::{Judge, StartClaim};
 use super::machines::CallPlace;
 use super::permit::{
     Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
@@ -118,18 +118,9 @@ impl Admission {
             id: start.id.clone(),
         };
         for host in spec.hosts() {
-            let on = start.on(host);
-            let admitted = match self.check_start(start, on).await {
-                Ok(()) => self.judge.decide_start(self.call(start.verb, on), spec.timeout).await,
-                Err(refusal) => {
-                    fail(starts, start.verb, &self.context, &refusal).await;
-                    return Err(refusal);
-                }
-            };
-            let claim = match admitted {
+            let claim = match self.claim_start(start, start.on(host)).await {
                 Ok(claim) => claim,
                 Err(refusal) => {
-                    let refusal = Refusal::from(refusal);
                     fail(starts, start.verb, &self.context, &refusal).await;
                     return Err(refusal);
                 }
@@ -150,14 +141,14 @@ impl Admission {
         )))
     }
 
-    /// Checks that come before the policy's decision on the start on one host.
-    async fn check_start(&self, start: &StartCall<'_>, on: On<'_>) -> Result<(), Refusal> {
+    /// Decides on the start on one host, and reserves room for it.
+    async fn claim_start(&self, start: &StartCall<'_>, on: On<'_>) -> Result<StartClaim, Refusal> {
         self.check_user(start.verb, on).await?;
         // Where the caller may not even start, the start itself is refused, as on an unlisted host.
         if start.shows_output && self.ask(start.verb, on).await.is_ok() {
             self.ask(Verb::Run, on).await?;
         }
-        Ok(())
+        Ok(self.judge.decide_start(self.call(start.verb, on), start.spec.timeout).await?)
     }
 
     /// Notes that the start which a call repeats has no job: it needs another approval.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::approvals::Approvals;
 use super::auditor::{Auditor, Grounds, RecordedDecision};
@@ -26,6 +27,9 @@ use sshjobs_policy::{
     Template, WeekMinute,
 };
 use sshjobs_store::{Store, StoreError};
+
+/// Time limit for giving back what cancelled starts have reserved, at the end of the process.
+const GIVE_BACK_TIME: Duration = Duration::from_secs(2);
 
 /// Decides on calls by the policy. Without one it allows everything.
 pub(crate) struct Judge {
@@ -421,6 +425,10 @@ impl Judge {
 
     /// Completes the audit log, for the shutdown of the process.
     pub(crate) async fn finish_audit(&self) {
+        // First: these tasks write to the log.
+        let mut tasks = std::mem::take(&mut *lock(&self.given_back));
+        let giving_back = async { while tasks.join_next().await.is_some() {} };
+        drop(timeout(GIVE_BACK_TIME, giving_back).await);
         self.auditor.finish().await;
     }
 

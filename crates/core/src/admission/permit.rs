@@ -68,6 +68,21 @@ use sshjobs_policy::Verb;
 /// ```
 /// ```compile_fail,E0599
 /// # use sshjobs_core::runner::SeenJob;
+/// # fn last_lines(fleet: &SeenJob) {
+/// fleet.summary();
+/// # }
+/// ```
+/// Leave to signal a job is no leave to read it:
+///
+/// ```compile_fail,E0599
+/// # use sshjobs_core::admission::SignalJob;
+/// # use sshjobs_core::runner::Permitted;
+/// # fn read(job: Permitted<'_, SignalJob>, max_lines: usize) {
+/// job.last_page(max_lines, 1000);
+/// # }
+/// ```
+/// ```compile_fail,E0599
+/// # use sshjobs_core::runner::SeenJob;
 /// # async fn tail(job: &SeenJob, query: &sshjobs_output::PageQuery, wait: &sshjobs_job::Wait) {
 /// job.tail(query, wait).await.ok();
 /// # }

@@ -80,7 +80,10 @@ impl Hosts {
     }
 
     /// A connection to `host` for probing. Connects if no existing connection answers.
-    pub async fn probe(&self, host: &HostRef) -> Result<Lease<Arc<Link>>, PoolError<ConnectError>> {
+    pub(crate) async fn probe(
+        &self,
+        host: &HostRef,
+    ) -> Result<Lease<Arc<Link>>, PoolError<ConnectError>> {
         match self.live(host) {
             Some(lease) if lease.connection().answers().await => Ok(lease),
             _ => self.pool.lease(host).await,
@@ -94,7 +97,7 @@ impl Hosts {
 
     /// Asks a host for its key without logging in. Its jump hosts must be known, and are logged in
     /// to.
-    pub async fn look_at_key(&self, host: &HostRef) -> Result<PresentedKey, ConnectError> {
+    pub(crate) async fn look_at_key(&self, host: &HostRef) -> Result<PresentedKey, ConnectError> {
         let config = self.book.resolve(&host.name).await?;
         let looked = self.pool.connect().connector.look_at_key(&host.caller, &config).await;
         // A corrected ssh_config must take effect immediately after a failure.

@@ -13,7 +13,7 @@ use crate::admission::{Act, CallContent, ForgetJob, Permit, ReadOutput};
 use crate::jobs::{EndCause, Line, Outcome, Phase, Selection, Signal, Status, Summary, WaitsFor};
 use crate::runner::{Permitted, SeenJob, SignalError, SignalReport};
 use sshjobs_base::nearest::nearest;
-use sshjobs_job::{Caller, Fleet, JobId, prefixed};
+use sshjobs_job::{Caller, JobId, Member, prefixed};
 use sshjobs_output::{Resize, TerminalSize};
 use sshjobs_policy::Verb;
 
@@ -91,9 +91,15 @@ impl Job {
         self.job.spec().label.as_deref()
     }
 
-    /// Its members, if it is a fleet.
-    pub fn fleet(&self) -> Option<&Fleet> {
-        self.job.fleet()
+    /// Whether it is a fleet.
+    pub fn is_fleet(&self) -> bool {
+        self.job.is_fleet()
+    }
+
+    /// The members of a fleet and their current states, in the requested order, without lines of their
+    /// output. Empty for a job on one host.
+    pub fn members(&self) -> Vec<Member> {
+        self.job.members()
     }
 
     /// The job of a member.
@@ -103,7 +109,7 @@ impl Job {
     /// [`Jobs::job`](super::jobs::Jobs::job).
     pub async fn member(&self, name: &str) -> Result<Self, Error> {
         let fleet = self.job.id().clone();
-        let members = self.fleet().map(Fleet::members).unwrap_or_default();
+        let members = self.members();
         let Some(member) = members.iter().find(|member| member.name == name) else {
             let names = members.iter().map(|member| member.name.as_str());
             return Err(Error::NoMember {
@@ -164,7 +170,7 @@ impl Job {
         if self.is_over() {
             return false;
         }
-        let is_recorded_here = self.job.fleet().is_none() && runner.owner(&self.job).is_none();
+        let is_recorded_here = !self.job.is_fleet() && runner.owner(&self.job).is_none();
         !peers.may_act() || (is_recorded_here && !peers.holds(&self.job.spec().host))
     }
 
@@ -434,7 +440,7 @@ impl Job {
 
     /// Deletes the jobs of a fleet's members, too.
     async fn forget_members(&self, permit: &Permit<ForgetJob>) -> Result<(), Error> {
-        let members = self.fleet().map(|fleet| fleet.members()).unwrap_or_default();
+        let members = self.members();
         for id in members.iter().filter_map(|member| member.job.as_ref()) {
             match self.door.find(id).await {
                 Ok(member) => {

@@ -97,18 +97,19 @@ impl Door {
     ) -> Result<SecretString, Error> {
         let SecretValue { value, hidden } = self.inside.secrets.read_value(name).await?;
         let Some(hidden) = hidden else { return Ok(value) };
-        if !job.spec.durable {
+        let facts = job.facts();
+        if !facts.spec.durable {
             self.runner().hide_secret(job, &hidden).await?;
             return Ok(value);
         }
         // A process that takes the job over hides only the secrets in its record.
         let fingerprint = self.runner().fingerprint_of(&hidden);
-        if job.spec.secrets.fingerprints.contains(&fingerprint) {
+        if facts.spec.secrets.fingerprints.contains(&fingerprint) {
             return Ok(value);
         }
         let refusal = SecretRefusal::NotOfDurableJob {
             name: name.to_owned(),
-            job: job.id.clone(),
+            job: facts.id.clone(),
         };
         Err(refusal.into())
     }

@@ -6,9 +6,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Act, JobFacts, Permit, ReadOutput};
-use sshjobs_job::{Caller, Fleet, Job, JobId, JobSpec, Outcome, Reached, Status};
-use sshjobs_output::{Line, LineNo, Resize};
+use crate::admission::{Act, ForgetJob, JobFacts, Permit, ReadOutput};
+use sshjobs_job::{Caller, Fleet, Job, JobId, JobSpec, Member, Outcome, Reached, Status};
+use sshjobs_output::{Line, LineNo, Resize, Selection};
 
 /// A job that a caller sees. How it stands is free; its output, its input and its end take a permit.
 #[derive(Clone)]
@@ -56,9 +56,15 @@ impl SeenJob {
         &self.0.spec
     }
 
-    /// Its members, if it is a fleet.
-    pub fn fleet(&self) -> Option<&Fleet> {
-        self.0.fleet.as_ref()
+    /// Whether it is a fleet.
+    pub fn is_fleet(&self) -> bool {
+        self.0.fleet.is_some()
+    }
+
+    /// The members of a fleet, without the lines of their output. Empty for a job on one host.
+    pub fn members(&self) -> Vec<Member> {
+        let members = self.0.fleet.as_ref().map(Fleet::members).unwrap_or_default();
+        members.into_iter().map(Member::without_lines).collect()
     }
 
     /// Current state, times and counts.
@@ -133,6 +139,16 @@ impl<'a, A> Permitted<'a, A> {
             act: PhantomData,
         }
     }
+
+    /// Facts of the job.
+    pub(crate) fn facts(self) -> JobFacts<'a> {
+        JobFacts::of(self.job)
+    }
+
+    /// The job, for the runner, whose methods say which act they perform.
+    pub(super) fn job(self) -> &'a Arc<Job> {
+        self.job
+    }
 }
 
 impl<A> Clone for Permitted<'_, A> {
@@ -143,10 +159,19 @@ impl<A> Clone for Permitted<'_, A> {
 
 impl<A> Copy for Permitted<'_, A> {}
 
-impl<A> Deref for Permitted<'_, A> {
+/// Every read of a job goes through this one way.
+impl Deref for Permitted<'_, ReadOutput> {
     type Target = Arc<Job>;
 
     fn deref(&self) -> &Arc<Job> {
         self.job
+    }
+}
+
+impl Permitted<'_, ForgetJob> {
+    /// Deletes the finished lines of the selected streams. Returns the number of lines and bytes
+    /// deleted.
+    pub(crate) async fn forget_output(self, selection: Selection) -> (u64, u64) {
+        self.job.forget_output(selection).await
     }
 }

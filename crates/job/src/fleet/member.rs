@@ -120,6 +120,16 @@ impl Member {
         }
     }
 
+    /// The member without the lines of its output.
+    #[must_use]
+    pub fn without_lines(mut self) -> Self {
+        match &mut self.progress {
+            MemberProgress::Retrying(result) | MemberProgress::Ended(result) => result.last.clear(),
+            MemberProgress::Waiting | MemberProgress::Started { .. } => {}
+        }
+        self
+    }
+
     /// The member's end, as the roll-out counts it. `None` before.
     pub fn end(&self) -> Option<MemberEnd> {
         self.result().map(|result| MemberEnd::of(&result.outcome))

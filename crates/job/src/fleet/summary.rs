@@ -68,7 +68,8 @@ impl FleetCounts {
 }
 
 impl FleetSummary {
-    pub(super) fn of(members: &[Member]) -> Self {
+    /// The outcomes of members, grouped.
+    pub fn of(members: &[Member]) -> Self {
         let mut groups: BTreeMap<(u8, String, &str), MemberGroup> = BTreeMap::new();
         for member in members {
             let is_open = matches!(

@@ -118,7 +118,7 @@ struct Cast {
 
 impl Cast {
     async fn of(job: ReadableJob, version: CastVersion) -> Result<Self, Error> {
-        if job.fleet().is_some() {
+        if job.is_fleet() {
             let hint = "export its members one by one (ID/HOST), or use the formats text or json";
             return Err(Error::invalid(
                 "the terminals of several hosts are not one recording",

@@ -171,10 +171,7 @@ impl Service {
         // filters are not applied here.
         if let Some(id) = &request.fleet {
             let fleet = self.job(Verb::Jobs, id).await?;
-            let mut members = self.members_of(&fleet)?;
-            if fleet.readable_if_allowed().await.is_none() {
-                members.iter_mut().for_each(|member| member.last_lines.clear());
-            }
+            let members = members_of(&fleet).await?;
             let total = members.len();
             return Ok(JobsReply {
                 jobs: members.into_iter().take(limit).collect(),
@@ -240,19 +237,6 @@ impl Service {
                 entry.standing.reason = waits_for(&job).await;
             }
         }
-    }
-
-    /// The members of a fleet, including those that have not been started.
-    fn members_of(&self, job: &Job) -> Result<Vec<JobEntry>, Error> {
-        let Some(fleet) = job.fleet() else {
-            let message = format!("{} is not a fleet", job.id());
-            return Err(Error::invalid(
-                message,
-                "name a job that was started with hosts",
-            ));
-        };
-        let members = fleet.members();
-        Ok(members.iter().map(|member| JobEntry::of_member(member, job)).collect())
     }
 
     /// The state of a job in a few words. `None` if there is no such job.
@@ -375,4 +359,21 @@ pub(crate) fn shortened(command: &str, most: usize) -> String {
         Some((end, _)) => format!("{}…", command.split_at(end).0),
         None => command.to_owned(),
     }
+}
+
+/// The members of a fleet, including those that have not been started. With their last lines, if the
+/// caller may read them.
+async fn members_of(job: &Job) -> Result<Vec<JobEntry>, Error> {
+    if !job.is_fleet() {
+        let message = format!("{} is not a fleet", job.id());
+        return Err(Error::invalid(
+            message,
+            "name a job that was started with hosts",
+        ));
+    }
+    let members = match job.readable_if_allowed().await {
+        Some(readable) => readable.members(),
+        None => job.members(),
+    };
+    Ok(members.iter().map(|member| JobEntry::of_member(member, job)).collect())
 }

@@ -52,7 +52,7 @@ impl Service {
 
     /// The processes of a job. `None` if it has ended.
     async fn processes_of(&self, job: &ReadableJob) -> Result<Option<ProcessList>, Error> {
-        if job.fleet().is_some() {
+        if job.is_fleet() {
             return Err(Error::new(
                 Code::Unsupported,
                 format!("{} is a fleet, which has no processes of its own", job.id()),

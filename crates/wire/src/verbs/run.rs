@@ -16,7 +16,9 @@ use crate::leave_out::is_zero;
 use crate::request::parse;
 use crate::schema::{merged, schema_of};
 use crate::{Clamped, Group, KeepArg, Members, Service, Standing, WireRequest};
-use sshjobs_core::jobs::{ExcerptBudget, Follow, Job, ReadableJob, Status, Stdin, Stream, Verb};
+use sshjobs_core::jobs::{
+    ExcerptBudget, FleetCounts, Follow, ReadableJob, Status, Stdin, Stream, Verb,
+};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -302,7 +304,7 @@ impl Service {
 
 impl RunReply {
     /// The state of the job, without output.
-    fn without_output(job: &Job, status: &Status, clamped: Vec<Clamped>) -> Self {
+    fn without_output(job: &ReadableJob, status: &Status, clamped: Vec<Clamped>) -> Self {
         let id = job.id();
         let standing = Standing::of(status);
         let still_running = !standing.state.is_final();
@@ -320,9 +322,9 @@ impl RunReply {
             dropped_lines: status.dropped_lines,
             total_lines: status.total_lines,
             page: None,
-            members: job.fleet().map(|fleet| fleet.counts().into()),
-            groups: match job.fleet() {
-                Some(fleet) if !still_running => Group::all(fleet.summary()),
+            members: job.is_fleet().then(|| FleetCounts::of(&job.members()).into()),
+            groups: match job.fleet_summary() {
+                Some(summary) if !still_running => Group::all(summary),
                 Some(_) | None => Vec::new(),
             },
             read_omitted: None,
@@ -333,7 +335,7 @@ impl RunReply {
         }
     }
 
-    fn with_page(job: &Job, page: TailReply, clamped: Vec<Clamped>) -> Self {
+    fn with_page(job: &ReadableJob, page: TailReply, clamped: Vec<Clamped>) -> Self {
         let id = job.id();
         let next = page.last_line_no;
         Self {

@@ -101,7 +101,7 @@ impl Service {
         let mut jobs: Vec<WaitedJob> = Vec::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
             let job = self.job(Verb::Wait, id).await?;
-            let shows_lines = request.last_lines > 0 || job.fleet().is_some();
+            let shows_lines = request.last_lines > 0 || job.is_fleet();
             let readable = if shows_lines {
                 job.readable_if_allowed().await
             } else {
@@ -175,9 +175,7 @@ fn groups(jobs: &[WaitedJob]) -> Vec<Group> {
                 readable: Some(job),
                 ..
             },
-        ] if job.is_over() => {
-            job.fleet().map(|fleet| Group::all(fleet.summary())).unwrap_or_default()
-        }
+        ] if job.is_over() => job.fleet_summary().map(Group::all).unwrap_or_default(),
         _ => Vec::new(),
     }
 }

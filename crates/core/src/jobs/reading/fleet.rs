@@ -30,9 +30,9 @@ impl Fleet {
         &self.job
     }
 
-    /// The members and their current states, in the requested order.
+    /// The members and their current states, in the requested order, without lines of their output.
     pub fn members(&self) -> Vec<Member> {
-        self.job.fleet().map(|fleet| fleet.members()).unwrap_or_default()
+        self.job.members()
     }
 
     /// Member counts by state.
@@ -59,11 +59,13 @@ impl Fleet {
         })
     }
 
-    /// Waits for the end of all members and returns their outcomes, grouped. Cancel safe: the fleet
-    /// continues.
+    /// Waits for the end of all members and returns their outcomes, grouped. The groups have lines of
+    /// output if the policy lets the caller read them. Cancel safe: the fleet continues.
     pub async fn wait(&self) -> FleetSummary {
         self.job.wait().await;
-        self.job.fleet().map(|fleet| fleet.summary()).unwrap_or_default()
+        let readable = self.job.readable_if_allowed().await;
+        let with_lines = readable.and_then(|job| job.fleet_summary());
+        with_lines.unwrap_or_else(|| FleetSummary::of(&self.members()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::admission::{Permit, ReadOutput};
 use crate::jobs::{Error, Excerpt, ExcerptBudget, Job, Processes, ReadQuery, Reading, Status};
 use crate::runner::Permitted;
-use sshjobs_job::{RecordingPlace, StoredPieces};
+use sshjobs_job::{Fleet, FleetSummary, Member, RecordingPlace, StoredPieces};
 use sshjobs_store::StoreError;
 
 /// A job with leave to read its output, which the policy has given once, for all reads by this handle.
@@ -61,6 +61,16 @@ impl ReadableJob {
     /// status at that moment. Cancel safe.
     pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
         self.output().excerpt(budget).await
+    }
+
+    /// The members of a fleet and their current states, with the last lines of those that have ended.
+    pub fn members(&self) -> Vec<Member> {
+        self.output().fleet.as_ref().map(Fleet::members).unwrap_or_default()
+    }
+
+    /// The outcomes of a fleet's members, grouped by their output. `None` for a job on one host.
+    pub fn fleet_summary(&self) -> Option<FleetSummary> {
+        self.output().fleet.as_ref().map(Fleet::summary)
     }
 
     /// The processes of the job as its host describes them, observed there for half a second. `None` if

@@ -188,7 +188,7 @@ impl Runner {
 
     /// Searches for a job id: among the jobs of this process, of others, and of earlier ones. A job
     /// out of scope is unknown.
-    pub async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
+    pub(crate) async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
         lookup(&self.shared, scope, id).await
     }
 
@@ -199,7 +199,8 @@ impl Runner {
         data: &[u8],
         patience: Duration,
     ) -> Result<(), WriteError> {
-        match self.stdin(&job)? {
+        let job = job.job();
+        match self.stdin(job)? {
             StdinRoute::Here(stdin) => stdin.write(data, patience).await,
             StdinRoute::At(owner) => owner.ask(OwnerCall::Write { patience }, data).await.map(drop),
         }
@@ -219,7 +220,8 @@ impl Runner {
         job: Permitted<'_, WriteInput>,
         secret: &HiddenSecret,
     ) -> Result<(), WriteError> {
-        match self.stdin(&job)? {
+        let job = job.job();
+        match self.stdin(job)? {
             StdinRoute::Here(_) => job.hide_secret(secret),
             StdinRoute::At(owner) => {
                 let call = OwnerCall::Hide {
@@ -237,7 +239,8 @@ impl Runner {
         job: Permitted<'_, WriteInput>,
         patience: Duration,
     ) -> Result<(), WriteError> {
-        match self.stdin(&job)? {
+        let job = job.job();
+        match self.stdin(job)? {
             StdinRoute::Here(stdin) => stdin.close(patience).await,
             StdinRoute::At(owner) => {
                 owner.ask(OwnerCall::CloseStdin { patience }, &[]).await.map(drop)
@@ -262,16 +265,17 @@ impl Runner {
         job: Permitted<'_, WriteInput>,
         size: TerminalSize,
     ) -> Result<(), WriteError> {
+        let job = job.job();
         if job.spec.terminal.is_none() {
             return Err(WriteError::NoTerminal);
         }
         let TerminalSize { cols, rows } = size;
         let resize = OwnerCall::Resize { cols, rows };
-        match self.stdin(&job)? {
+        match self.stdin(job)? {
             StdinRoute::At(owner) => drop(owner.ask(resize, &[]).await?),
             StdinRoute::Here(stdin) => {
                 // The owner of a durable job first, because it notes the size in the job's record.
-                let is_done = match self.owner_of(&job) {
+                let is_done = match self.owner_of(job) {
                     Some(owner) => match owner.ask(resize, &[]).await {
                         Ok(_) => true,
                         Err(error) => {
@@ -385,18 +389,20 @@ impl Runner {
 
     /// Ends a durable job whose processes are dead, and whose host does not report that.
     pub async fn end_unreported(&self, job: Permitted<'_, ForgetJob>) {
-        drop(self.shared.followers.unfollow(&HostRef::of(&job), &job.id));
+        let job = job.job();
+        drop(self.shared.followers.unfollow(&HostRef::of(job), &job.id));
         let outcome = Outcome::Lost(LostWhy::SupervisorDied, None);
-        finish(&self.shared, &job, &outcome).await;
+        finish(&self.shared, job, &outcome).await;
     }
 
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
     pub async fn forget(&self, job: Permitted<'_, ForgetJob>) {
+        let job = job.job();
         // First, so that a lookup during the slow steps below reports the job as expired.
         self.shared.registry().bury(&job.id);
         self.shared.foreign_jobs.forget(&job.id);
         if job.spec.durable {
-            let host = HostRef::of(&job);
+            let host = HostRef::of(job);
             let command = spool::forget(&[job.id.as_str()]);
             let asking = ask(&self.shared, &host, &command, &[]);
             if !matches!(timeout(SPOOL_REMOVAL, asking).await, Ok(Ok(_))) {

@@ -34,18 +34,19 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
+        let job = job.job();
         let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
         if is_queued
-            && self.owner_name(&job).is_none()
-            && let Some(report) = cancel_start(&self.shared, &job).await
+            && self.owner_name(job).is_none()
+            && let Some(report) = cancel_start(&self.shared, job).await
         {
             return Ok(report);
         }
         if let Some(fleet) = &job.fleet {
-            return self.signal_fleet(&job, fleet, Kill::new(signal, grace)).await;
+            return self.signal_fleet(job, fleet, Kill::new(signal, grace)).await;
         }
         // A mirrored record may be a second old, and the job may have started or ended since.
-        self.look_again(&job).await;
+        self.look_again(job).await;
         let phase = job.read_log(|log| log.phase().clone());
         let is_over = matches!(phase, Phase::Ended(_));
         let is_queued = phase == Phase::Queued;
@@ -53,16 +54,16 @@ impl Runner {
         let is_starting = self.shared.registry().is_starting(&job.id);
         if is_starting
             && !phase.has_started()
-            && let Some(report) = cancel_start(&self.shared, &job).await
+            && let Some(report) = cancel_start(&self.shared, job).await
         {
             return Ok(report);
         }
         if job.spec.durable && !is_over && !is_queued && signal.may_end() {
-            self.note_on_host(&job, signal).await?;
+            self.note_on_host(job, signal).await?;
         }
         if (!job.spec.durable || is_queued)
             && !is_over
-            && let Some(report) = self.signal_by_owner(&job, signal, grace).await
+            && let Some(report) = self.signal_by_owner(job, signal, grace).await
         {
             return Ok(report);
         }
@@ -71,7 +72,7 @@ impl Runner {
         if !is_over && let Some(stdin) = stdin {
             let report = end_tree(
                 &self.shared,
-                &job,
+                job,
                 Kill::new(signal, grace),
                 stdin.controls(),
                 Asking::Person,
@@ -84,22 +85,22 @@ impl Runner {
             return Ok(report);
         }
         // A job that another process starts can't be cancelled from here.
-        if !phase.has_started() && self.owner_name(&job).is_none() {
-            return match cancel_start(&self.shared, &job).await {
+        if !phase.has_started() && self.owner_name(job).is_none() {
+            return match cancel_start(&self.shared, job).await {
                 Some(report) => Ok(report),
                 // Boxed, because an `async fn` can't contain itself.
-                None => Box::pin(self.signal(job, signal, grace)).await,
+                None => Box::pin(self.signal(Permitted::new(job), signal, grace)).await,
             };
         }
         // If another process's job still runs, all of its processes are signalled. It may have been opened
         // just now, so that its output, which begins with its process group, is still being read.
         let reach = if is_over { Reach::Marked } else { Reach::Tree };
         if !is_over {
-            process_group_told(&job, PGID_TIMEOUT).await;
+            process_group_told(job, PGID_TIMEOUT).await;
         }
         let report = kill(
             &self.shared,
-            &job,
+            job,
             reach,
             Kill::new(signal, grace),
             Asking::Person,
@@ -115,11 +116,12 @@ impl Runner {
     /// Cancels a queued job of this process. Returns false if it has started meanwhile, or belongs to
     /// another process.
     pub async fn cancel_queued(&self, job: Permitted<'_, SignalJob>) -> bool {
+        let job = job.job();
         let is_queued = job.read_log(|log| *log.phase() == Phase::Queued);
-        if !is_queued || self.owner_name(&job).is_some() {
+        if !is_queued || self.owner_name(job).is_some() {
             return false;
         }
-        let report = cancel_start(&self.shared, &job).await;
+        let report = cancel_start(&self.shared, job).await;
         report.is_some_and(|report| report.confirmed_dead)
     }
 
