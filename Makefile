@@ -23,9 +23,8 @@ lint:  ## Format, lints and docs, warnings as errors
 
 # In a directory of its own, so that no other build waits for it in .ci/run.
 features: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/features
-features:  ## Compile the library without its default features, and the program without a cluster
+features:  ## Compile the library without the program
 	cargo clippy --lib --no-default-features --locked -- -D warnings
-	cargo check --no-default-features --features program --locked
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'

@@ -3,12 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+#[cfg(feature = "cluster")]
 use super::cluster::Cluster;
 use super::config::Config;
 use super::error::Error;
 use super::jobs::{Jobs, for_the_local_caller};
 use crate::hosts::{Access, Prompters};
 use sshjobs_ssh::Prompter;
+use sshjobs_store::{Store, StoreError};
+
+/// Opens the store that a process shares with others, for a process of this name. Blocking.
+type OpenStore = Box<dyn FnOnce(&str) -> Result<Arc<dyn Store>, StoreError> + Send>;
 
 /// Options for [`Jobs`]; see [`Jobs::builder`].
 #[derive(Default)]
@@ -17,7 +22,7 @@ pub struct JobsBuilder {
     config: Config,
     access: Option<Access>,
     prompters: Option<Prompters>,
-    cluster: Option<Cluster>,
+    shared_store: Option<OpenStore>,
     state_dir: Option<PathBuf>,
 }
 
@@ -58,8 +63,9 @@ impl JobsBuilder {
     }
 
     /// Makes this process a replica of a cluster, which stores records and output.
+    #[cfg(feature = "cluster")]
     pub fn cluster(mut self, cluster: Cluster) -> Self {
-        self.cluster = Some(cluster);
+        self.shared_store = Some(Box::new(move |process| cluster.open_store(process)));
         self
     }
 
@@ -83,18 +89,18 @@ impl JobsBuilder {
             mut config,
             access,
             prompters,
-            cluster,
+            shared_store,
             state_dir,
         } = self;
         // With `store` set and no directory, `open_store` would use the user's own state directory.
         config.store = state_dir.is_some();
         // A replica's audit log is in the configured state directory.
-        if cluster.is_none() || state_dir.is_some() {
+        if shared_store.is_none() || state_dir.is_some() {
             config.state_dir = state_dir;
         }
         let opening = config.clone();
-        let opened = tokio::task::spawn_blocking(move || match cluster {
-            Some(cluster) => Some(cluster.open_store(&opening.process)),
+        let opened = tokio::task::spawn_blocking(move || match shared_store {
+            Some(open) => Some(open(&opening.process)),
             None => opening.open_store(),
         });
         let store = opened.await.expect("opening a store does not panic").transpose()?;

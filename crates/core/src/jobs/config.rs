@@ -9,7 +9,7 @@ use std::sync::Arc;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-use super::cluster::ClusterConfig;
+use super::cluster_config::ClusterConfig;
 use super::notify::NotifyConfig;
 use super::oidc::OidcConfig;
 use super::secrets::SecretConfig;

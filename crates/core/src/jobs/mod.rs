@@ -35,7 +35,9 @@
 //! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
 
 mod builder;
+#[cfg(feature = "cluster")]
 mod cluster;
+mod cluster_config;
 mod command;
 mod config;
 mod demo;
@@ -59,7 +61,9 @@ mod trust;
 mod watches;
 
 pub use builder::JobsBuilder;
-pub use cluster::{Cluster, ClusterConfig};
+#[cfg(feature = "cluster")]
+pub use cluster::Cluster;
+pub use cluster_config::ClusterConfig;
 pub use command::{Command, CommandOutput, ManyHosts};
 pub use config::{Config, ConfigFileError};
 pub use demo::Demo;

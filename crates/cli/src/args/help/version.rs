@@ -1,16 +1,5 @@
-/// The features that make a difference to users.
-const FEATURES: &str = if cfg!(feature = "cluster") {
-    "cli http mcp cluster"
-} else {
-    "cli http mcp"
-};
-
-/// Version, commit and features.
+/// Version and commit.
 pub(crate) fn long_version() -> String {
     let commit = option_env!("SSHJOBS_COMMIT").unwrap_or("not recorded");
-    format!(
-        "{}\ncommit: {commit}\nfeatures: {}",
-        env!("CARGO_PKG_VERSION"),
-        FEATURES
-    )
+    format!("{}\ncommit: {commit}", env!("CARGO_PKG_VERSION"))
 }
