@@ -57,7 +57,7 @@ const SHARED_NAMES: [&str; 3] = ["Error", "Fleet", "Job"];
 /// Maximum lines of code of each crate, without blank lines, comments and tests. To raise one takes a
 /// commit that says why.
 const BUDGETS: [(&str, usize); 14] = [
-    ("base", 400),
+    ("base", 450),
     ("cli", 13_200),
     ("core", 25_200),
     ("http", 6_600),
@@ -67,7 +67,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("output", 3_550),
     ("page", 40),
     ("policy", 4_250),
-    ("ssh", 5_200),
+    ("ssh", 5_150),
     ("sshjobs", 1_250),
     ("store", 4_300),
     ("wire", 9_000),

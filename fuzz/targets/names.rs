@@ -1,9 +1,10 @@
 //! Short texts that people write: hosts, addresses, digests.
 
+use sshjobs_base::host_pattern::glob_matches;
 use sshjobs_core::files::Digest;
 use sshjobs_job::{fold, unfold, words};
 use sshjobs_policy::audit::LogHead;
-use sshjobs_ssh::{Destination, Endpoint, matches};
+use sshjobs_ssh::{Destination, Endpoint};
 use sshjobs_wire::remote::ServerAddress;
 
 /// Ends of streams, digests, heads of logs and ranges of hosts that are accepted mean the same when
@@ -33,7 +34,7 @@ pub fn names(bytes: &[u8]) {
     }
     text.parse::<ServerAddress>().ok();
     if let Some((pattern, name)) = text.split_once('\n') {
-        matches(pattern, name);
+        glob_matches(pattern, name);
     }
     hosts(text);
 }

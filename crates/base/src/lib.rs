@@ -1,5 +1,5 @@
 //! What every crate of sshjobs may use: locks that survive a panic, files of bounded size, names
-//! near to a name, TOML with its lines, and connections to servers.
+//! of hosts, names near to a name, TOML with its lines, and connections to servers.
 //!
 //! It promises no subject of its own, and imports no other crate of the workspace.
 
@@ -7,6 +7,7 @@ pub mod blocking;
 pub mod bounded_file;
 #[cfg(feature = "tls")]
 pub mod dial;
+pub mod host_pattern;
 pub mod lock;
 pub mod nearest;
 pub mod private_socket;

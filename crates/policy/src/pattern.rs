@@ -4,7 +4,7 @@
 use super::mistake::unknown;
 use super::request::{Machine, PolicyCaller, Which};
 use super::role::Role;
-use sshjobs_ssh::{canonical_host, matches};
+use sshjobs_base::host_pattern::{canonical_host, glob_matches};
 
 /// A pattern of names with `*` and `?`, as in ssh_config.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl NamePattern {
             Self::Any => true,
             Self::Exact(text) => text == name,
             Self::Prefix(start) => name.starts_with(start.as_str()),
-            Self::Wildcards(pattern) => matches(pattern, name),
+            Self::Wildcards(pattern) => glob_matches(pattern, name),
         }
     }
 
@@ -52,7 +52,7 @@ impl NamePattern {
             Self::Any => true,
             Self::Exact(text) => text.to_lowercase() == account,
             Self::Prefix(start) => account.starts_with(&start.to_lowercase()),
-            Self::Wildcards(pattern) => matches(&pattern.to_lowercase(), &account),
+            Self::Wildcards(pattern) => glob_matches(&pattern.to_lowercase(), &account),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::claims::Claims;
 use super::role::Role;
 use super::verb::Verb;
-use sshjobs_ssh::canonical_host;
+use sshjobs_base::host_pattern::canonical_host;
 
 /// A call, as far as a policy looks at it.
 #[derive(Clone, Copy, Debug)]

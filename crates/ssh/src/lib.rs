@@ -16,7 +16,6 @@ mod config;
 mod connection;
 mod error;
 mod files;
-mod glob;
 mod loopback;
 mod trust;
 mod tunnel;
@@ -24,7 +23,7 @@ mod tunnel;
 pub use auth::{Answer, Askpass, LoginSecrets, Prompter, Question};
 pub use config::{
     Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, Resolver,
-    SecretError, SecretSource, Setting, SettingSource, canonical_host, concrete_aliases,
+    SecretError, SecretSource, Setting, SettingSource, concrete_aliases,
 };
 pub use connection::{
     Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, SERVER_CLOSES, connect,
@@ -32,7 +31,6 @@ pub use connection::{
 };
 pub use error::{ChannelError, ConnectError, DialError};
 pub use files::off_runtime;
-pub use glob::matches;
 pub use loopback::LoopbackServer;
 pub use trust::{
     CertificateFault, CertificateRules, HostKeyError, HostName, KnownHosts, KnownHostsError,

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 
 use super::rights::HostPatterns;
 use crate::hosts::HostBook;
-use sshjobs_ssh::{HostConfig, canonical_host};
+use sshjobs_base::host_pattern::canonical_host;
+use sshjobs_ssh::HostConfig;
 
 /// Time limit for DNS.
 const LOOKUP_TIME: Duration = Duration::from_secs(5);

@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use super::excluded::look_up;
 use crate::hosts::{HostBook, Hosts};
+use sshjobs_base::host_pattern::canonical_host;
 use sshjobs_base::lock::lock;
 use sshjobs_job::Become;
 use sshjobs_policy::{Machine, MachineAccount};
-use sshjobs_ssh::{Destination, HostConfig, canonical_host};
+use sshjobs_ssh::{Destination, HostConfig};
 
 /// Where a call takes effect.
 #[derive(Clone, Copy, Debug)]

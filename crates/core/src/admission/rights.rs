@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use sshjobs_base::host_pattern::{canonical_host, glob_matches};
 use sshjobs_policy::{Claims, Role};
-use sshjobs_ssh::{Destination, canonical_host, matches};
+use sshjobs_ssh::Destination;
 
 /// Role of a caller, and its hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -145,8 +146,8 @@ impl<'a> Pattern<'a> {
             Self::Host { user, host, port } => {
                 // A user or port that is not given is the empty text: only `*` or a pattern that
                 // does not give it either matches.
-                matches(user.unwrap_or_default(), chosen_user)
-                    && matches(port.unwrap_or_default(), &chosen_port)
+                glob_matches(user.unwrap_or_default(), chosen_user)
+                    && glob_matches(port.unwrap_or_default(), &chosen_port)
                     && matches_host(host, destination)
             }
         }
@@ -162,13 +163,13 @@ impl<'a> Pattern<'a> {
                 let is_user = match (user, destination.user.as_deref()) {
                     // A directory such as SSSD's may know an account by its name in any case.
                     (Some(pattern), Some(chosen)) => {
-                        matches(&pattern.to_lowercase(), &chosen.to_lowercase())
+                        glob_matches(&pattern.to_lowercase(), &chosen.to_lowercase())
                     }
                     // If the destination names no user, ssh_config may choose the excluded one.
                     _ => true,
                 };
                 let is_port = match (port, destination.port) {
-                    (Some(pattern), Some(chosen)) => matches(pattern, &chosen.to_string()),
+                    (Some(pattern), Some(chosen)) => glob_matches(pattern, &chosen.to_string()),
                     _ => true,
                 };
                 is_user && is_port && matches_host(host, destination)
@@ -182,7 +183,7 @@ fn has_tag(tags: &[String], tag: &str) -> bool {
 }
 
 fn matches_host(pattern: &str, destination: &Destination) -> bool {
-    matches(&canonical_host(pattern), &destination.canonical_host())
+    glob_matches(&canonical_host(pattern), &destination.canonical_host())
 }
 
 impl From<String> for HostPatterns {

@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::HostError;
+use sshjobs_base::host_pattern::canonical_host;
 use sshjobs_base::lock::lock;
 use sshjobs_base::nearest::nearest;
 use sshjobs_ssh::{
-    Aliases, ConnectError, Destination, HostConfig, Location, Resolver, Setting, canonical_host,
-    concrete_aliases, off_runtime,
+    Aliases, ConnectError, Destination, HostConfig, Location, Resolver, Setting, concrete_aliases,
+    off_runtime,
 };
 
 /// Maximum length of a DNS name.

@@ -4,9 +4,9 @@ use super::door::Door;
 use super::error::Error;
 use crate::hosts::HostBook;
 use crate::jobs::{FleetPlan, HostError, StopAfter};
+use sshjobs_base::host_pattern::glob_matches;
 use sshjobs_job::{MOST_NAMES, RangeError, fold, unfold};
 use sshjobs_policy::Verb;
-use sshjobs_ssh::matches;
 
 /// The hosts of a command, as a caller names them, and how it is rolled out.
 #[derive(Clone, Debug, Default)]
@@ -118,7 +118,7 @@ impl FleetSpec {
 fn is_meant(word: &str, name: &str, book: &HostBook) -> bool {
     match word.strip_prefix("tag:") {
         Some(tag) => book.tags(name).iter().any(|known| known == tag),
-        None => matches(word, name),
+        None => glob_matches(word, name),
     }
 }
 

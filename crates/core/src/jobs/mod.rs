@@ -142,7 +142,7 @@ pub use crate::files::{
 pub use crate::hosts::{HostUsage, Prompters};
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
 #[doc(hidden)]
-pub use sshjobs_base::nearest::nearest;
+pub use sshjobs_base::{host_pattern::glob_matches, nearest::nearest};
 #[doc(hidden)]
 pub use sshjobs_job::{
     Caller, FarEndError, FleetPlan, JobId, LoginShell, MemberEnd, Pace, PlanError, RangeError,
@@ -164,7 +164,7 @@ pub use sshjobs_policy::{
 #[doc(hidden)]
 pub use sshjobs_ssh::{
     Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, Negotiated,
-    Setting, SettingSource, TrustError, matches as glob_matches,
+    Setting, SettingSource, TrustError,
 };
 #[doc(hidden)]
 pub use sshjobs_store::{

@@ -1,6 +1,5 @@
-use std::net::IpAddr;
-
 use super::ConfigError;
+use sshjobs_base::host_pattern::canonical_host;
 
 /// A destination as in ssh(1) and ProxyJump: `[user@]host[:port]`, or an ssh URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,15 +50,6 @@ impl Destination {
     /// The host name in canonical form; see [`canonical_host`].
     pub fn canonical_host(&self) -> String {
         canonical_host(&self.host)
-    }
-}
-
-/// A host's name in lower case without the final dot, or an IP address in the form of RFC 5952.
-pub fn canonical_host(host: &str) -> String {
-    let name = host.trim_end_matches('.').to_ascii_lowercase();
-    match name.parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().to_string(),
-        Err(_) => name,
     }
 }
 

@@ -9,7 +9,7 @@ use super::destination::Destination;
 use super::expand::{Expander, local_user};
 use super::lines::{self, ConfigLine, Item, Location, Unreadable};
 use super::table::{OptionKind, kind_of};
-use crate::glob::matches_list;
+use sshjobs_base::host_pattern::matches_list;
 
 /// The options for `destination` that sshjobs uses, as `ssh -G` would print them.
 pub(super) fn resolve(

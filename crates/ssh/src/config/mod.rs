@@ -19,7 +19,7 @@ mod shown;
 mod table;
 
 pub use aliases::{Aliases, concrete_aliases};
-pub use destination::{Destination, canonical_host};
+pub use destination::Destination;
 pub use error::ConfigError;
 pub use host_config::{HostConfig, Methods};
 pub use lines::Location;

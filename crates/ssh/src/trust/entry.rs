@@ -9,7 +9,7 @@ use russh::keys::{Certificate, PublicKey};
 
 use super::HostName;
 use super::host_name::hmac;
-use crate::glob::matches_list;
+use sshjobs_base::host_pattern::matches_list;
 
 /// A line of known_hosts.
 #[derive(Debug)]

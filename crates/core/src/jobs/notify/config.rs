@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use sshjobs_base::host_pattern::glob_matches;
 use sshjobs_job;
 use sshjobs_job::notify::check_url;
-use sshjobs_ssh::matches;
 
 /// Notifications: the table `[notify]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -183,7 +183,7 @@ impl NotifyTarget {
 /// Whether one of the patterns matches a value. Without patterns, every value is chosen.
 fn is_chosen(patterns: &[String], value: Option<&str>) -> bool {
     let Some(value) = value else { return patterns.is_empty() };
-    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, value))
+    patterns.is_empty() || patterns.iter().any(|pattern| glob_matches(pattern, value))
 }
 
 impl NotifyRule {
