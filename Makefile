@@ -23,8 +23,11 @@ lint:  ## Format, lints and docs, warnings as errors
 
 # In a directory of its own, so that no other build waits for it in .ci/run.
 features: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/features
-features:  ## Compile the library without the program
-	cargo clippy --lib --no-default-features --locked -- -D warnings
+features:  ## Compile the library without the program, bare and with each of its features, and each crate by itself
+	for features in "" files sqlite policy testing; do \
+		cargo clippy --lib --no-default-features --features "$$features" --locked -- -D warnings || exit 1; \
+	done
+	for crate in crates/*; do cargo check --quiet --locked --all-targets --package sshjobs-$${crate#crates/} || exit 1; done
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'

@@ -27,7 +27,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
-use sshjobs::jobs::{Access, Config};
+use sshjobs_core::jobs::{Access, Config};
 use sshjobs_http::{HttpServer, Mount, ServerOptions};
 use sshjobs_wire::Service;
 use tokio_util::sync::CancellationToken;

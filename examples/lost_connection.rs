@@ -1,14 +1,15 @@
 //! Tests a program against a host that fails: a private sshd whose connections can be cut.
 #![allow(clippy::print_stdout, reason = "an example")]
 
-use sshjobs::jobs::Error;
 use sshjobs::testing::Sshd;
+use sshjobs::{Command, Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let sshd = Sshd::start().await.expect("OpenSSH's sshd is installed");
-    let jobs = sshd.jobs();
-    let job = jobs.command(Sshd::HOST, "echo before; sleep 60").spawn().await?;
+    let jobs = sshd.jobs().await?;
+    let command = Command::shell("echo before; sleep 60");
+    let job = jobs.host(Sshd::HOST).spawn(&command).await?;
     let first = job.lines().await?.next().await;
     println!(
         "{}",

@@ -1,17 +1,17 @@
 //! Starts a durable job, and reads it from other `Jobs`, as another process would.
 #![allow(clippy::print_stdout, reason = "an example")]
 
-use sshjobs::jobs::{Error, Jobs, LineNo};
 use sshjobs::testing::Sshd;
+use sshjobs::{Command, Error, LineNo};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let sshd = Sshd::start().await.expect("OpenSSH's sshd is installed");
-    let start = || Jobs::builder().config(sshd.config()).state_dir(sshd.path("state")).start();
+    let start = || sshd.builder().state_dir(sshd.path("state")).start();
     let id = {
         let jobs = start().await?;
-        let command = jobs.command(Sshd::HOST, "seq 3; sleep 1; echo late");
-        command.durable(true).spawn().await?.id().to_owned()
+        let command = Command::shell("seq 3; sleep 1; echo late").durable();
+        jobs.host(Sshd::HOST).spawn(&command).await?.id().to_owned()
     };
 
     let jobs = start().await?;

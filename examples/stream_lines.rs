@@ -1,13 +1,14 @@
 //! Follows a job line by line.
 #![allow(clippy::print_stdout, reason = "an example")]
 
-use sshjobs::jobs::{Demo, Error};
+use sshjobs::testing::Demo;
+use sshjobs::{Command, Error};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // An SSH server in this process. `Jobs::builder().start().await?` uses your ssh_config instead.
+    // An SSH server in this process. `Jobs::start().await?.host("web1")` uses your ssh_config instead.
     let demo = Demo::start().await?;
-    let job = demo.jobs.command(Demo::HOST, "seq 3; echo done >&2").spawn().await?;
+    let job = demo.host().spawn(&Command::shell("seq 3; echo done >&2")).await?;
 
     let mut lines = job.lines().await?;
     while let Some(line) = lines.next().await {
@@ -18,6 +19,6 @@ async fn main() -> Result<(), Error> {
     }
 
     println!("{}", job.wait().await);
-    demo.jobs.shutdown().await;
+    demo.jobs().shutdown().await;
     Ok(())
 }

@@ -4,18 +4,19 @@
 //!
 //! # A first job
 //!
-//! [`Jobs`](jobs::Jobs) knows the hosts of ssh_config, shares connections and keeps the output of
-//! jobs. A command is built step by step and started. Its [`Job`](jobs::Job) is a handle that any
-//! number of tasks may hold:
+//! [`Jobs`] knows the hosts of ssh_config, shares connections and keeps the output of jobs. A
+//! [`Command`] is built step by step and started on a [`Host`]. Its [`Job`] is a handle that any number
+//! of tasks may hold:
 //!
-//! ```
-//! use sshjobs::jobs::Demo;
+//! ```no_run
+//! use sshjobs::{Command, Jobs};
 //!
 //! # #[tokio::main]
-//! # async fn main() -> Result<(), sshjobs::jobs::Error> {
-//! // `Demo` is an SSH server inside this process. `Jobs::builder().start().await?` uses your ssh_config.
-//! let demo = Demo::start().await?;
-//! let job = demo.jobs.command(Demo::HOST, "echo one; echo two >&2; exit 3").cwd("/tmp").spawn().await?;
+//! # async fn main() -> Result<(), sshjobs::Error> {
+//! let jobs = Jobs::start().await?;
+//! let host = jobs.host("web1");
+//! let command = Command::new("grep").args(["-r", "TODO"]).current_dir("src").env("LC_ALL", "C");
+//! let job = host.spawn(&command).await?;
 //!
 //! let mut lines = job.lines().await?;
 //! while let Some(line) = lines.next().await {
@@ -23,9 +24,37 @@
 //!     println!("{} {:?}: {}", line.line_no.value(), line.stream, line.text);
 //! }
 //!
-//! let outcome = job.wait().await;
-//! assert_eq!(outcome.exit_status(), Some(3));
-//! demo.jobs.shutdown().await;
+//! println!("{}", job.wait().await);
+//! jobs.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For users of tokio's processes and of the crate openssh: [`Host::output`] and [`Host::status`] run a
+//! command to its end, and [`Job::stdin`], [`Job::stdout`] and [`Job::stderr`] are [`AsyncWrite`] and
+//! [`AsyncRead`]:
+//!
+//! [`AsyncRead`]: tokio::io::AsyncRead
+//! [`AsyncWrite`]: tokio::io::AsyncWrite
+#![cfg_attr(feature = "testing", doc = "```")]
+#![cfg_attr(not(feature = "testing"), doc = "```ignore")]
+//! # use sshjobs::testing::Demo;
+//! use sshjobs::{Command, Stdin};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let demo = Demo::start().await?;
+//! # let host = demo.host();
+//! let job = host.spawn(&Command::new("sort").stdin(Stdin::Open)).await?;
+//! let mut stdin = job.stdin();
+//! stdin.write_all(b"pear\napple\n").await?;
+//! stdin.shutdown().await?;
+//!
+//! let mut sorted = String::new();
+//! job.stdout().await?.read_to_string(&mut sorted).await?;
+//! assert_eq!(sorted, "apple\npear\n");
+//! # demo.jobs().shutdown().await;
 //! # Ok(())
 //! # }
 //! ```
@@ -34,27 +63,59 @@
 //!
 //! - One counter numbers a job's lines 1, 2, 3 …, stdout and stderr together. A number never changes and is never reused.
 //! - Reading changes nothing: the same read gives the same answer until lines are evicted, and readers don't disturb each other.
-//!   A [cursor](jobs::LineNo) is the number of the last line read, and all that a reader has to keep.
-//!   ([`ReadableJob::tail_as`](jobs::ReadableJob::tail_as) keeps and moves a named one.)
-//! - A job never waits for its readers, except one started with [`Command::follow`](jobs::Command::follow). It keeps its newest
-//!   output within limits, and lines evicted before they were read are reported as an exact count ([`Lagged`](jobs::Lagged)).
-//! - A job's end is reported once, after all of its recorded output, and each kind of end is distinct
-//!   ([`Outcome`](jobs::Outcome)): exited, signaled, lost with its connection, closed, refused, not started, timed out.
+//!   A cursor is the [number](LineNo) of the last line read, and all that a reader has to keep.
+//! - A job never waits for its readers, except one started with [`Host::follow`] or [`Host::output`]. It keeps its newest
+//!   output within limits, and lines evicted before they were read are reported as an exact count ([`Lagged`]).
+//! - A job's end is reported once, after all of its recorded output, and each kind of end is distinct ([`Outcome`]): exited,
+//!   signaled, lost with its connection, closed, refused, not started, timed out.
 //! - Every wait has a time limit or can be cancelled. Dropping a future never stops a job that has started; dropping
-//!   [`spawn`](jobs::Command::spawn) before the command is sent starts nothing.
+//!   [`spawn`](Host::spawn) before the command is sent starts nothing.
 //! - A host is trusted only if known_hosts lists its key or certificate. A new key is added only by
-//!   [`Jobs::trust`](jobs::Jobs::trust), or under `StrictHostKeyChecking accept-new`.
+//!   [`Host::trust`], or under `StrictHostKeyChecking accept-new`.
+//! - Words of a [`Command`] are quoted. Only [`Command::shell`] takes a command line.
 //!
-//! # Further reading
+//! # Features
 //!
-//! [`jobs`] is the library. The program `sshjobs` stands on the same crates, which promise nothing
-//! to others; docs/architecture.md shows them. Its feature is `program`, a default: leave it out to
-//! build the library without clap, axum and rmcp.
+//! | feature | what it adds |
+//! |---|---|
+//! | `files` | files of a host: `Host::files` |
+//! | `sqlite` | a state directory, which outlives the process: `JobsBuilder::state_dir`, and durable jobs |
+//! | `policy` | a file of rules that each call is asked about: `JobsBuilder::policy` |
+//! | `testing` | hosts for your tests, in the module `testing` |
+//! | `program` | the program `sshjobs`, with all of these but `testing`; on by default |
+//!
+//! A program that uses the library needs none of clap, axum and rmcp: set `default-features = false`.
+//! The crates `sshjobs-…` below promise nothing to others; docs/architecture.md shows them.
 
-pub use sshjobs_core::jobs;
-pub use sshjobs_job::quote;
-
+mod error;
+#[cfg(feature = "files")]
+mod files;
+mod fleet;
+mod forward;
+mod host;
+mod job;
+mod jobs;
 #[cfg(feature = "program")]
 pub mod program;
+mod stdio;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+pub use error::{Error, ErrorKind};
+#[cfg(feature = "files")]
+pub use files::{CopiedDir, DirEntry, RemoteFiles};
+pub use fleet::{Fleet, FleetLine, FleetLines, Member};
+pub use forward::Forward;
+pub use host::{Host, HostKey, Output};
+pub use job::{Follow, Job, ListedJob, Tail, TailOptions};
+pub use jobs::{JobFilter, Jobs, JobsBuilder};
+pub use stdio::{OutputReader, StdinWriter};
+
+#[cfg(feature = "files")]
+pub use sshjobs_core::jobs::FileKind;
+pub use sshjobs_core::jobs::{
+    Access, Answer, Become, BecomeMethod, Command, Endpoint, Exit, FleetCounts, FleetSpec,
+    FleetSummary, FollowedBytes, ForwardSpec, HostSettings, Lagged, Limits, Line, LineNo, Lines,
+    LostWhy, MemberGroup, Outcome, Phase, Prompter, Question, SecretSource, Signal, SignalReport,
+    Stdin, StopAfter, Stream, Terminal, TerminalSize,
+};

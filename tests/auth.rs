@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::support::{HOST, Sshd, keygen, run, ssh_keygen};
-use sshjobs::jobs::{Access, Answer, Config, HostSettings, Prompter, Question, SecretSource};
+use sshjobs_core::jobs::{Access, Answer, Config, HostSettings, Prompter, Question, SecretSource};
 use sshjobs_wire::{Code, Error, Service};
 
 /// A person who has answers ready, and remembers the questions.

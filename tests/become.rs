@@ -7,16 +7,16 @@ mod support;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use serde_json::json;
-use sshjobs::jobs::{
-    Access, Become, BecomeMethod, Caller, Config, Follow, HostPath, HostPatterns, HostSettings,
-    Job, Jobs, Outcome, PutOptions, RemotePath, Rights, Role, SecretSource, Signal, SignalReport,
-    Stdin, Terminal, TransferProgress,
+use sshjobs_core::jobs::{
+    Access, Become, BecomeMethod, Caller, Command, Config, Follow, HostPath, HostPatterns,
+    HostSettings, Job, Jobs, Outcome, PutOptions, RemotePath, Rights, Role, SecretSource, Signal,
+    SignalReport, Stdin, Terminal, TransferProgress,
 };
 use sshjobs_wire::{Code, Error};
 use support::server::Server;
@@ -180,15 +180,18 @@ fn root() -> Become {
 
 /// Output of a command that runs as another user.
 async fn output(jobs: &Jobs, becomes: Become, command: &str) -> (String, String, Outcome) {
-    let command = jobs.command(HOST, command).becomes(becomes);
-    let output = command.output().await.unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output.stdout), text(output.stderr), output.outcome)
+    let command = Command::shell(command).become_user(becomes);
+    collect(jobs.follow(HOST, command).await.unwrap()).await
+}
+
+/// The command, as a durable job or not.
+fn kept(command: Command, durable: bool) -> Command {
+    if durable { command.durable() } else { command }
 }
 
 /// Why a command can't be run as another user.
 async fn refusal(jobs: &Jobs, becomes: Become) -> Error {
-    let refused = jobs.command(HOST, "touch never").becomes(becomes).spawn().await;
+    let refused = jobs.spawn(HOST, Command::shell("touch never").become_user(becomes)).await;
     Error::from(refused.err().unwrap())
 }
 
@@ -207,7 +210,7 @@ async fn collect(mut following: Follow) -> (String, String, Outcome) {
 }
 
 fn is_alive(mark: &str) -> bool {
-    let processes = Command::new("ps").args(["-eo", "args"]).output().unwrap();
+    let processes = process::Command::new("ps").args(["-eo", "args"]).output().unwrap();
     String::from_utf8_lossy(&processes.stdout)
         .lines()
         .any(|line| line.starts_with(mark))
@@ -218,24 +221,20 @@ async fn a_command_runs_as_root_and_nothing_else_gets_into_its_streams() {
     let host = Host::start(WITH_PASSWORD).await;
     let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
 
-    let command = jobs
-        .command(
-            HOST,
-            "id -un; pwd; echo $SSHJOBS_TEST; cat; echo error >&2; exit 3",
-        )
-        .becomes(root())
+    let command = Command::shell("id -un; pwd; echo $SSHJOBS_TEST; cat; echo error >&2; exit 3")
+        .become_user(root())
         .env("SSHJOBS_TEST", "it's a 'value'")
         .stdin(Stdin::Text("for the command\n".into()));
-    let output = command.output().await.unwrap();
+    let (stdout, stderr, outcome) = collect(jobs.follow(HOST, command).await.unwrap()).await;
 
     let home = host.path("home");
     let expected = format!(
         "root\n{}\nit's a 'value'\nfor the command\n",
         home.display()
     );
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
-    assert_eq!(output.stderr, b"error\n", "no lecture and no prompt");
-    assert_eq!(output.outcome.exit_status(), Some(3));
+    assert_eq!(stdout, expected);
+    assert_eq!(stderr, "error\n", "no lecture and no prompt");
+    assert_eq!(outcome.exit_status(), Some(3));
 }
 
 #[tokio::test]
@@ -287,7 +286,7 @@ async fn a_wrong_password_is_tried_once_and_is_become_failed() {
         );
         assert!(!format!("{error:?}").contains(WRONG_PASSWORD), "{error:?}");
     }
-    let durable = jobs.command(HOST, "true").becomes(root()).durable(true).spawn().await;
+    let durable = jobs.spawn(HOST, Command::shell("true").become_user(root()).durable()).await;
     let error = Error::from(durable.err().unwrap());
     assert_eq!(error.code, Code::BecomeFailed, "{error:?}");
     assert!(
@@ -311,8 +310,8 @@ async fn a_program_that_prints_the_password_shows_it_to_nobody() {
     let host = Host::start(rules).await;
     let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
     for durable in [false, true] {
-        let command = jobs.command(HOST, "true").becomes(root()).durable(durable);
-        let error = Error::from(command.spawn().await.err().unwrap());
+        let command = kept(Command::shell("true").become_user(root()), durable);
+        let error = Error::from(jobs.spawn(HOST, command).await.err().unwrap());
         let text = format!("{error:?}");
         assert!(
             text.contains("[secret become_password] is the password"),
@@ -346,13 +345,11 @@ async fn a_program_that_is_missing_or_needs_a_terminal_says_what_to_do() {
         let error = refusal(&jobs, becoming("root", method)).await;
         assert!(error.hint.contains("pty=true"), "{error:?}");
 
-        let on_terminal = jobs
-            .command(HOST, "id -un; echo $SECRET")
-            .becomes(becoming("root", method))
+        let on_terminal = Command::shell("id -un; echo $SECRET")
+            .become_user(becoming("root", method))
             .env("SECRET", "value")
             .terminal(Terminal::new("xterm", 80, 24).unwrap());
-        let output = on_terminal.output().await.unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        let (text, _, _) = collect(jobs.follow(HOST, on_terminal).await.unwrap()).await;
         assert_eq!(text, "root\r\nvalue\r\n", "{method:?}");
     }
     let nobody = refusal(&jobs, becoming("no-such-user", BecomeMethod::Sudo)).await;
@@ -382,8 +379,8 @@ async fn no_password_is_in_a_process_list_or_an_environment() {
         }
     });
     for durable in [false, false, false, true, true] {
-        let command = jobs.command(HOST, "sleep 0.3").becomes(root()).durable(durable);
-        let status = command.status().await.unwrap();
+        let command = kept(Command::shell("sleep 0.3").become_user(root()), durable);
+        let status = jobs.spawn(HOST, command).await.unwrap().wait().await;
         assert_eq!(status.exit_status(), Some(0));
     }
     is_over.store(true, Relaxed);
@@ -402,13 +399,8 @@ async fn a_signal_reaches_processes_of_the_other_user() {
             let mark = format!("sleep 61{}", rand_digits());
             // One of them leaves the group.
             let command = format!("setsid {mark} & {mark}7 & wait");
-            let job = jobs
-                .command(HOST, command)
-                .becomes(becoming(user, BecomeMethod::Sudo))
-                .durable(durable)
-                .spawn()
-                .await
-                .unwrap();
+            let command = Command::shell(command).become_user(becoming(user, BecomeMethod::Sudo));
+            let job = jobs.spawn(HOST, kept(command, durable)).await.unwrap();
             eventually("it runs", async || is_alive(&mark)).await;
             let report = kill(&job).await;
             assert!(
@@ -438,7 +430,7 @@ async fn a_signal_that_can_not_cross_the_boundary_says_so() {
     let host = Host::start(WITH_PASSWORD).await;
     let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
     let mark = format!("sleep 62{}", rand_digits());
-    let job = jobs.command(HOST, &mark).becomes(root()).spawn().await.unwrap();
+    let job = jobs.spawn(HOST, Command::shell(&mark).become_user(root())).await.unwrap();
     eventually("it runs", async || is_alive(&mark)).await;
     std::fs::remove_file(host.sshd.path("become-password")).unwrap();
 
@@ -472,16 +464,13 @@ async fn a_durable_job_runs_as_root_with_its_stdin_and_without_the_dialogue() {
             } else {
                 "typed\n"
             };
-            let job = jobs
-                .command(HOST, script)
-                .becomes(root())
-                .durable(true)
+            let command = Command::shell(script)
+                .become_user(root())
+                .durable()
                 .env("NAME", "a 'quoted' value")
-                .cwd("/var")
-                .stdin(stdin)
-                .spawn()
-                .await
-                .unwrap();
+                .current_dir("/var")
+                .stdin(stdin);
+            let job = jobs.spawn(HOST, command).await.unwrap();
             if is_open {
                 job.write(b"typed\n", PATIENCE).await.unwrap();
                 job.close_stdin(PATIENCE).await.unwrap();
@@ -494,7 +483,7 @@ async fn a_durable_job_runs_as_root_with_its_stdin_and_without_the_dialogue() {
             assert_eq!(stderr, "error\n");
             assert_eq!(outcome.exit_status(), Some(4));
         }
-        let leftovers = Command::new("grep")
+        let leftovers = process::Command::new("grep")
             .args(["-rlE", ACCOUNT_PASSWORD])
             .arg(host.path("home"))
             .output()
@@ -515,7 +504,7 @@ async fn files_of_root_are_read_written_and_copied() {
         host: HOST,
         path: &path,
     };
-    let content = || sshjobs::jobs::FileSource::Memory("only root may read it\n".into());
+    let content = || sshjobs_core::jobs::FileSource::Memory("only root may read it\n".into());
     let options = PutOptions::default();
 
     let denied = jobs.put_file(place, content(), &options, &TransferProgress::default()).await;
@@ -569,7 +558,7 @@ async fn a_killed_process_leaves_no_root_process_behind() {
     )
     .unwrap();
     let sshjobs = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+        let mut command = process::Command::new(env!("CARGO_BIN_EXE_sshjobs"));
         command
             .arg("--config")
             .arg(&config)
@@ -620,15 +609,15 @@ async fn a_durable_job_that_ends_at_once_has_run() {
         let host = Host::start(rules).await;
         let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
         // Late output of a background process belongs to the job.
-        let late = jobs.command(HOST, "(sleep 0.3; echo late) & echo early");
-        let job = late.becomes(root()).durable(true).spawn().await.unwrap();
+        let late = Command::shell("(sleep 0.3; echo late) & echo early");
+        let job = jobs.spawn(HOST, late.become_user(root()).durable()).await.unwrap();
         assert_eq!(
             collect(job.follow().await.unwrap()).await.0,
             "early\nlate\n"
         );
         for number in 0..12 {
-            let command = jobs.command(HOST, format!("echo {number}; exit 4"));
-            let job = command.becomes(root()).durable(true).spawn().await.unwrap();
+            let command = Command::shell(format!("echo {number}; exit 4"));
+            let job = jobs.spawn(HOST, command.become_user(root()).durable()).await.unwrap();
             let (stdout, _, outcome) = collect(job.follow().await.unwrap()).await;
             assert_eq!(
                 (stdout, outcome.exit_status()),
@@ -647,8 +636,8 @@ async fn a_time_limit_ends_a_durable_job_or_says_that_it_can_not() {
         let host = Host::start(rules).await;
         let jobs = host.jobs(password);
         let mark = format!("sleep 64{}", rand_digits());
-        let command = jobs.command(HOST, &mark).becomes(root()).durable(true);
-        let job = command.timeout(Duration::from_secs(1)).spawn().await.unwrap();
+        let command = Command::shell(&mark).become_user(root()).durable();
+        let job = jobs.spawn(HOST, command.timeout(Duration::from_secs(1))).await.unwrap();
         eventually("it runs", async || is_alive(&mark)).await;
         if password.is_none() {
             assert!(job.wait_within(Duration::from_secs(60)).await);
@@ -694,13 +683,18 @@ async fn a_start_that_is_given_up_runs_nothing_however_late_sudo_is() {
     })
     .await;
     let jobs = host.jobs(None);
-    let touch = |file: &str| jobs.command(HOST, format!("touch {file}")).becomes(root());
+    let touch = |file: &str| {
+        jobs.spawn(
+            HOST,
+            Command::shell(format!("touch {file}")).become_user(root()),
+        )
+    };
     // The caller goes away while sudo is still at work: no signal ends it there.
-    let given_up = tokio::time::timeout(Duration::from_millis(700), touch("given-up").spawn());
+    let given_up = tokio::time::timeout(Duration::from_millis(700), touch("given-up"));
     assert!(given_up.await.is_err(), "sudo takes two seconds");
 
     // Slower than the first would have been.
-    let done = touch("done").status().await.unwrap();
+    let done = touch("done").await.unwrap().wait().await;
     assert_eq!(done.exit_status(), Some(0));
     assert!(!host.path("home/given-up").exists());
     assert!(host.path("home/done").exists());
@@ -870,7 +864,7 @@ async fn over_http_a_file_is_read_and_written_as_root() {
     let address = format!("{}/v1/hosts/{HOST}/files{}", caller.url, file.display());
     let bearer = format!("Authorization: Bearer {}", caller.token);
     let curl = |arguments: &[&str], query: &str| {
-        let told = Command::new("curl")
+        let told = process::Command::new("curl")
             .args(["-sS", "-w", " %{http_code}", "-H", &bearer])
             .args(arguments)
             .arg(format!("{address}{query}"))

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{Code, HostsRequest, SpawnRequest};
 use support::server::{Caller, Server};
 use support::{HOST, Sshd, keygen, service};

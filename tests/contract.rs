@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{
     HOST, Target, canonical_loop, eventually, follow, is_dead, run, run_request, spawn,
 };
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{
     Because, Code, Error, ForgetRequest, ForgetWhat, JobState, JobsRequest, RunRequest,
     SignalReply, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteReply, WriteRequest,

@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sshjobs::jobs::{
+use sshjobs_core::jobs::{
     FileChange, FileSource, HostPath, Limits, LocalFile, PutOptions, RemotePath, TransferProgress,
     TreeOptions, Verified,
 };

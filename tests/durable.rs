@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually, stored_service};
 use serde_json::{Value, json};
-use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs_core::jobs::{Access, Config, Limits};
 use sshjobs_wire::{
     Code, ForgetRequest, JobState, JobsRequest, Service, SignalRequest, StreamArg, TailRequest,
     WriteRequest,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn, stored_service};
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{
     Code, Error, ForgetRequest, HostsRequest, JobState, JobsRequest, Service, SignalRequest,
     SpawnRequest, TailRequest, WriteRequest,

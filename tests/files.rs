@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::support::{HOST, McpClient, Sshd};
 use serde_json::{Value, json};
-use sshjobs::jobs::{
+use sshjobs_core::jobs::{
     Digest, Error, ExpectedContent, FileSource, FilesError, GetOptions, HostPath, Jobs, LocalFile,
     Put, PutOptions, RemotePath, TransferProgress, TreeOptions,
 };
@@ -54,7 +54,7 @@ async fn put(jobs: &Jobs, path: &Path, content: FileSource) -> Result<Put, Error
     timeout(PATIENCE, put).await.expect("a transfer ends")
 }
 
-async fn get(jobs: &Jobs, path: &Path, local: &Path) -> Result<sshjobs::jobs::Got, Error> {
+async fn get(jobs: &Jobs, path: &Path, local: &Path) -> Result<sshjobs_core::jobs::Got, Error> {
     let progress = TransferProgress::default();
     let path = HostPath {
         host: HOST,
@@ -824,7 +824,10 @@ async fn a_host_without_the_subsystem_or_without_tools_is_served_too() {
 
     let file = sshd.path("file");
     let written = put_text(&jobs, &file, "read back").await;
-    assert_eq!(written.verified, sshjobs::jobs::Verified::ByReadingBack);
+    assert_eq!(
+        written.verified,
+        sshjobs_core::jobs::Verified::ByReadingBack
+    );
 }
 
 async fn put_text(jobs: &Jobs, path: &Path, text: &'static str) -> Put {
@@ -994,7 +997,7 @@ async fn a_link_to_no_file_stays_and_its_target_is_made() {
 
     let put = put_text(&jobs, &sshd.path("link"), "content").await;
 
-    assert_eq!(put.change, sshjobs::jobs::FileChange::Created);
+    assert_eq!(put.change, sshjobs_core::jobs::FileChange::Created);
     assert_eq!(
         std::fs::read_link(sshd.path("link")).unwrap(),
         Path::new("between")

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sshjobs::jobs::{
+use sshjobs_core::jobs::{
     Access, Answer, Config, HostSettings, Limits, Prompter, Question, SecretSource,
 };
 use sshjobs_wire::{

@@ -54,12 +54,24 @@ const BARE_NAMES: [&str; 13] = [
 /// lower crate records.
 const SHARED_NAMES: [&str; 3] = ["Error", "Fleet", "Job"];
 
+/// Handles of the library, each around the type of this name below it.
+const HANDLES: [&str; 8] = [
+    "Demo",
+    "Follow",
+    "Forward",
+    "HostKey",
+    "Jobs",
+    "JobsBuilder",
+    "Member",
+    "Tail",
+];
+
 /// Maximum lines of code of each crate, without blank lines, comments and tests. To raise one takes a
 /// commit that says why.
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
     ("cli", 13_200),
-    ("core", 25_200),
+    ("core", 25_050),
     ("http", 6_600),
     ("job", 8_000),
     ("mcp", 3_050),
@@ -68,7 +80,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("page", 40),
     ("policy", 4_250),
     ("ssh", 5_150),
-    ("sshjobs", 1_250),
+    ("sshjobs", 2_150),
     ("store", 4_300),
     ("wire", 9_000),
 ];
@@ -424,6 +436,7 @@ fn every_folder_describes_itself_and_its_mod_file_has_no_code() {
                     "#[doc(hidden)]",
                     "#[cfg(",
                     "#![cfg",
+                    "allow(",
                     "pub use ",
                     "pub(super) use ",
                     "pub(super) mod ",
@@ -464,7 +477,10 @@ fn poor_names(files: &[(String, String)]) -> Vec<String> {
         }
     }
     let is_poor = |name: &str, paths: &[&str]| {
-        BARE_NAMES.contains(&name) || (paths.len() > 1 && !SHARED_NAMES.contains(&name))
+        let is_handle = HANDLES.contains(&name)
+            && matches!(paths, [handle, _] if handle.starts_with("sshjobs/"));
+        BARE_NAMES.contains(&name)
+            || (paths.len() > 1 && !SHARED_NAMES.contains(&name) && !is_handle)
     };
     places
         .into_iter()

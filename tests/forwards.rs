@@ -10,7 +10,7 @@ use crate::support::{HOST, McpClient, Sshd, eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use sshjobs::jobs::{ForwardOptions, ForwardSpec, ForwardStatus, Jobs};
+use sshjobs_core::jobs::{ForwardOptions, ForwardSpec, ForwardStatus, Jobs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinSet;

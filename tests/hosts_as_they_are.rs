@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use sshjobs::jobs::{
-    Access, Config, Error, FileSource, GetOptions, HostPath, Jobs, Outcome, PutOptions, RemotePath,
-    Signal, TransferProgress, TreeOptions,
+use sshjobs_core::jobs::{
+    Access, Command, Config, Error, FileSource, GetOptions, HostPath, Jobs, Outcome, PutOptions,
+    RemotePath, Signal, TransferProgress, TreeOptions,
 };
 use support::{HOST, Namespace, Sshd, eventually};
 use tokio::time::timeout;
@@ -155,9 +155,15 @@ impl Drop for Host {
 
 /// Runs a command to its end: its lines, and how it ended.
 async fn output(jobs: &Jobs, command: &str) -> Result<(String, Outcome), Error> {
-    let output = jobs.command(HOST, command).output().await?;
-    let stdout = String::from_utf8(output.stdout).unwrap();
-    Ok((stdout, output.outcome))
+    let mut following = jobs.follow(HOST, Command::shell(command)).await?;
+    let mut stdout = Vec::new();
+    loop {
+        let piece = following.next().await;
+        stdout.extend_from_slice(&piece.stdout);
+        if let Some(outcome) = piece.outcome {
+            return Ok((String::from_utf8(stdout).unwrap(), outcome));
+        }
+    }
 }
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -177,7 +183,7 @@ async fn check(name: &str, expected: Expected) {
             check_signal_and_inspect(&host, &jobs, expected.is_known).await;
         }
         Durable::RefusedBecause(words) => {
-            let start = jobs.command(HOST, "true").durable(true).spawn();
+            let start = jobs.spawn(HOST, Command::shell("true").durable());
             let error = sshjobs_wire::Error::from(within("start", start).await.unwrap_err());
             assert!(error.message.contains(words), "{error:?}");
         }
@@ -215,7 +221,7 @@ async fn check_commands(jobs: &Jobs, commands: Commands) {
 
 async fn check_durable(jobs: &Jobs) {
     let command = "echo out; echo err >&2; sleep 0.3; echo late; exit 4";
-    let job = within("start", jobs.command(HOST, command).durable(true).spawn())
+    let job = within("start", jobs.spawn(HOST, Command::shell(command).durable()))
         .await
         .unwrap();
     let outcome = within("the end", job.wait()).await;
@@ -232,8 +238,8 @@ async fn check_durable(jobs: &Jobs) {
 /// Stdin of a durable job stays open, and its variables are the account's.
 async fn check_input(jobs: &Jobs) {
     let command = "answer=$(head -n 1); echo \"got $answer\"; env | grep -c '^sj_'";
-    let job = jobs.command(HOST, command).durable(true).stdin(sshjobs::jobs::Stdin::Open);
-    let job = within("start", job.spawn()).await.unwrap();
+    let command = Command::shell(command).durable().stdin(sshjobs_core::jobs::Stdin::Open);
+    let job = within("start", jobs.spawn(HOST, command)).await.unwrap();
     // Longer than TMOUT of the hosts that have one.
     tokio::time::sleep(Duration::from_millis(1500)).await;
     within("write", job.write(b"hello\n", PATIENCE)).await.unwrap();
@@ -250,8 +256,8 @@ async fn check_input(jobs: &Jobs) {
 }
 
 async fn check_signal_and_inspect(host: &Host, jobs: &Jobs, is_known: bool) {
-    let command = jobs.command(HOST, "sleep 1234 & wait").durable(true).timeout(PATIENCE * 10);
-    let job = within("start", command.spawn()).await.unwrap();
+    let command = Command::shell("sleep 1234 & wait").durable().timeout(PATIENCE * 10);
+    let job = within("start", jobs.spawn(HOST, command)).await.unwrap();
     eventually("the command runs", async || {
         host.processes().iter().any(|line| line.contains("sleep 1234"))
     })

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::support::{HOST, Sshd, canonical_loop, run, spawn};
-use sshjobs::jobs::{Access, Config, HostSettings};
+use sshjobs_core::jobs::{Access, Config, HostSettings};
 use sshjobs_wire::{Code, Error, HostsRequest, JobState, Service, SpawnRequest};
 
 /// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its

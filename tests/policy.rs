@@ -11,9 +11,9 @@ use crate::support::{McpClient, Sshd, eventually};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
-use sshjobs::jobs::{
-    Access, Error, Jobs, LineNo, PageQuery, ReadQuery, Refusal, Render, SearchQuery, Selection,
-    Unit, Wait,
+use sshjobs_core::jobs::{
+    self, Access, Error, Jobs, LineNo, PageQuery, ReadQuery, Refusal, Render, SearchQuery,
+    Selection, Unit, Wait,
 };
 use sshjobs_policy::quote_for_any_shell;
 
@@ -275,7 +275,7 @@ async fn a_handle_reads_only_by_verbs_that_the_policy_allows() {
     let mut config = sshd.config();
     config.policy.file = Some(file.clone());
     let jobs = Jobs::new(config, Access::Listed);
-    let started = jobs.command("app1", "echo a word").spawn().await.unwrap();
+    let started = jobs.spawn("app1", jobs::Command::shell("echo a word")).await.unwrap();
     let outcome = started.wait().await;
     let found = jobs.job(started.id()).await.unwrap();
 
@@ -392,7 +392,7 @@ verbs = ["put", "edit"]
     let (_, reply) = writer.call("put", edit);
     assert_eq!(reply["code"], "edit_not_found", "{reply}");
     assert!(!reply.to_string().contains("hunter2"), "{reply}");
-    let digest = sshjobs::jobs::Digest::of(content.as_bytes()).to_string();
+    let digest = sshjobs_core::jobs::Digest::of(content.as_bytes()).to_string();
     let none = "0".repeat(64);
     for change in [
         json!({"text": "new"}),

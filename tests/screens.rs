@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::tmux::Tmux;
 use crate::support::{HOST, Sshd, Target, durable, eventually, stored_service};
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_output::{TerminalScreen, TerminalSize};
 use sshjobs_wire::{
     Because, Code, JobState, ReadRequest, Screen, SpawnRequest, TailReply, TailRequest, UnitArg,

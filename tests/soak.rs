@@ -23,7 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use sshjobs::jobs::{Access, Config, Jobs};
+use sshjobs_core::jobs::{self, Access, Config, Jobs};
 use support::command::{command, told};
 use support::server::Server;
 use support::{HOST, McpClient, Sshd};
@@ -249,8 +249,8 @@ async fn the_library_runs_jobs_until_it_is_killed() {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let status = jobs.command(HOST, COMMAND).status().await;
-        assert!(status.unwrap().is_success());
+        let job = jobs.spawn(HOST, jobs::Command::shell(COMMAND)).await;
+        assert!(job.unwrap().wait().await.is_success());
         println!("{RAN}");
     }
 }

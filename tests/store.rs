@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn, stored_service};
 use serde_json::{Value, json};
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{
     Code, CommandRequest, Format, JobState, JobsRequest, KeepArg, ReadRequest, SearchRequest,
     Service, SpawnRequest, StreamArg, TailRequest, UnitArg,

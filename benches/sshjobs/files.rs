@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use crate::distance;
 use crate::report::{Report, is_installed};
 use crate::support::{HOST, Namespace, Sshd};
-use sshjobs::jobs::{Become, BecomeMethod};
+use sshjobs_core::jobs::{self, Become, BecomeMethod};
 
 const ROUNDS: usize = 3;
 /// Half of the round trip to the host that is far away.
@@ -38,7 +38,7 @@ pub(crate) async fn becoming(report: &mut Report, sshd: &Sshd) {
         ];
         for (index, (jobs, command)) in runs.into_iter().enumerate() {
             let began = Instant::now();
-            jobs.command(HOST, command).status().await.unwrap();
+            jobs.run(HOST, jobs::Command::shell(command)).await.unwrap().wait().await;
             let seconds = began.elapsed().as_secs_f64();
             // The first ones connect.
             if round > 4 {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{JobState, JobsRequest, SpawnRequest};
 
 use crate::peers::{one_job, service};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{ForgetRequest, Service, SignalRequest, SpawnRequest, TailRequest};
 use tokio::task::JoinSet;
 

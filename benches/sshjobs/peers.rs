@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key};
 use russh::{ChannelMsg, client};
-use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs_core::jobs::{Access, Config, Limits};
 use sshjobs_wire::{Service, SpawnRequest, TailRequest};
 
 use crate::support::{HOST, Sshd};

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::Instant;
 
-use sshjobs::jobs::{Access, Config, Jobs, PolicyConfig};
+use sshjobs_core::jobs::{Access, Command, Config, Jobs, PolicyConfig};
 use sshjobs_policy::{
     Claims, CommandSource, Machine, MachineAccount, Policy, PolicyCaller, PolicyDecision,
     PolicyRequest, Role, Verb, WeekMinute,
@@ -110,7 +110,7 @@ pub(crate) async fn starts(report: &mut Report) {
     for _ in 0..STARTS {
         for (_, jobs, times) in &mut runs {
             let began = Instant::now();
-            let job = jobs.command(HOST, "true").spawn().await.unwrap();
+            let job = jobs.spawn(HOST, Command::shell("true")).await.unwrap();
             times.push(began.elapsed());
             job.wait().await;
         }

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sshjobs::jobs::Limits;
+use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{RunRequest, Service, SpawnRequest};
 use tokio::task::JoinSet;
 

@@ -8,7 +8,7 @@ use std::time::Instant;
 use crate::peers::{bare_connection, bare_job, one_job};
 use crate::report::{Curve, Line, Report, cpu_seconds, median};
 use crate::support::{HOST, Sshd};
-use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs_core::jobs::{Access, Config, Limits};
 use sshjobs_wire::{JobsRequest, RunRequest, Service, SpawnRequest};
 use tokio::task::JoinSet;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::report::{Curve, Line, Report, cpu_seconds, median, millis, ratio};
 use crate::support::{HOST, Sshd};
-use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs_core::jobs::{Access, Config, Limits};
 use sshjobs_wire::{JobsRequest, SearchRequest, Service, SpawnRequest, TailRequest, WriteRequest};
 
 fn service(sshd: &Sshd, store: bool) -> Service {

@@ -5,7 +5,7 @@ use std::path::Path;
 use sshjobs_core::jobs::{Access, Config};
 use sshjobs_wire::{
     ForgetRequest, HostsRequest, JobsRequest, ReadRequest, RunRequest, SearchRequest, Service,
-    SignalRequest, SpawnRequest, TailRequest, WaitRequest, WireRequest, WriteRequest,
+    SignalRequest, SpawnRequest, TailRequest, WaitRequest, WireRequest, WriteRequest, parse_config,
 };
 
 /// Arguments of all verbs, as JSON.
@@ -46,7 +46,7 @@ async fn call_everything(bytes: &[u8]) {
         service.hosts(request).await.ok();
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        Config::parse(Path::new("config.toml"), text).ok();
+        parse_config(Path::new("config.toml"), text).ok();
         text.parse::<sshjobs_job::Signal>().ok();
         assert!(
             sshjobs_job::key_bytes(text, b'\n', Default::default())

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use sshjobs_cli::{Cli, CliVerb, HostsArgs, HostsVerb, Override, Overrides};
-use sshjobs_core::jobs::{Config, ConfigFileError};
-use sshjobs_wire::{Code, Error};
+use sshjobs_core::jobs::Config;
+use sshjobs_wire::{Code, ConfigFileError, Error, load_config};
 
 /// Reads the configuration file, and applies the options that override it.
 ///
@@ -21,7 +21,7 @@ pub(super) fn load(cli: &Cli) -> Result<Config, Error> {
             })
     );
     let file = cli.config.as_deref().filter(|file| !creates || file.exists());
-    let mut config = Config::load(file).map_err(|error| {
+    let mut config = load_config(file).map_err(|error| {
         Error::new(
             Code::InvalidArgument,
             error.to_string(),

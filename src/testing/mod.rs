@@ -7,13 +7,14 @@
 //! machines without sshd: it runs commands and no more. [`NatsServer`] is a private NATS server.
 //!
 //! ```
+//! use sshjobs::Command;
 //! use sshjobs::testing::Sshd;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let sshd = Sshd::start().await?;
-//! let jobs = sshd.jobs();
-//! let job = jobs.command(Sshd::HOST, "sleep 60").spawn().await?;
+//! let jobs = sshd.jobs().await?;
+//! let job = jobs.host(Sshd::HOST).spawn(&Command::new("sleep").arg(60)).await?;
 //! sshd.cut();
 //! assert!(!job.wait().await.is_success(), "the connection is lost, and the job with it");
 //! jobs.shutdown().await;
@@ -24,12 +25,13 @@
 //! In Cargo.toml: `sshjobs = { version = "…", features = ["testing"] }` among the dev-dependencies.
 //! Our own tests use it, too.
 
+mod demo;
 mod keys;
 mod nats;
 mod processes;
 mod sshd;
 
+pub use demo::Demo;
 pub use keys::{keygen, ssh_keygen};
 pub use nats::{NatsServer, NatsServerError};
 pub use sshd::{Sshd, SshdError};
-pub use sshjobs_core::jobs::Demo;

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::keygen;
 use super::processes::{descendants, left_behind, sessions};
-use sshjobs_core::jobs::{Access, Config, Jobs};
+use crate::{Access, Error, Jobs, JobsBuilder};
 
 /// A private OpenSSH sshd on a free loopback port, as the user who runs the test. Everything is in
 /// its temporary directory, with three key files: `host`, the user's `id`, and `other`, which the
@@ -109,17 +109,16 @@ impl Sshd {
 
     /// Jobs that know this host and no other. They store nothing and read none of the user's
     /// configuration.
-    pub fn jobs(&self) -> Jobs {
-        Jobs::new(self.config(), Access::Listed)
+    ///
+    /// # Errors
+    /// As [`JobsBuilder::start`].
+    pub async fn jobs(&self) -> Result<Jobs, Error> {
+        self.builder().start().await
     }
 
-    /// The configuration of [`jobs`](Self::jobs), to be changed before it is used.
-    pub fn config(&self) -> Config {
-        Config {
-            ssh_config: Some(self.ssh_config()),
-            store: false,
-            ..Config::default()
-        }
+    /// The options of [`jobs`](Self::jobs), to be changed before they are used.
+    pub fn builder(&self) -> JobsBuilder {
+        Jobs::builder().ssh_config(self.ssh_config()).access(Access::Listed)
     }
 
     /// The port on which it listens, on 127.0.0.1.

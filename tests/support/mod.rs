@@ -30,7 +30,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs_core::jobs::{Access, Config, Limits};
 use sshjobs_wire::{
     Error, Format, JobState, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply,
     TailRequest,

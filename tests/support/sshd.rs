@@ -2,6 +2,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 
 use sshjobs::testing;
+use sshjobs_core::jobs::{Access, Config, Jobs};
 
 /// A [`testing::Sshd`] that is killed at the end of its test.
 pub struct Sshd(testing::Sshd);
@@ -21,6 +22,19 @@ impl Sshd {
                 .await
                 .expect("`make test` installs sshd"),
         )
+    }
+
+    /// A configuration with this host and no other, under which nothing is stored.
+    pub fn config(&self) -> Config {
+        Config {
+            ssh_config: Some(self.ssh_config()),
+            ..super::unstored()
+        }
+    }
+
+    /// Jobs that know this host and no other, and store nothing.
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.config(), Access::Listed)
     }
 
     /// Files of a durable job on the host.

@@ -5,7 +5,13 @@
 //! which use its [`jobs`]. The other rooms are below: [`runner`], [`files`] and [`forward`] work on
 //! the connections of [`hosts`], for a [`Permit`](admission::Permit) of [`admission`].
 
+#![cfg_attr(
+    not(feature = "files"),
+    allow(dead_code, unused_imports, reason = "permits for files")
+)]
+
 pub mod admission;
+#[cfg(feature = "files")]
 pub mod files;
 pub mod forward;
 pub mod hosts;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::case::{CaseText, PolicyCase};
+use super::case::PolicyCase;
+use super::case_text::CaseText;
 use super::hours::Hours;
 use super::mistake::{MistakeLines, PolicyMistake, unknown};
 use super::parameter::{Parameter, ParameterKind, WordForm};

@@ -15,15 +15,25 @@
 //! A template is a command with named places. `parameter.rs` accepts or refuses a value, and
 //! `quoting.rs` makes one word of it for every login shell.
 
+#![cfg_attr(
+    not(feature = "file"),
+    allow(dead_code, reason = "only a file makes rules")
+)]
+
 pub mod approval;
 pub mod audit;
 mod case;
+#[cfg(feature = "file")]
+mod case_text;
 mod check;
 mod claims;
 mod decision;
+#[cfg(feature = "file")]
 mod file;
 mod hours;
 mod mistake;
+#[cfg(not(feature = "file"))]
+mod no_file;
 mod parameter;
 mod pattern;
 mod policy;

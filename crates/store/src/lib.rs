@@ -9,6 +9,11 @@
 //! [`StateDir`] keeps them in SQLite and files, shared by several processes. A job has one owner, the process that records it; when an owner has
 //! ended, another process may claim its jobs.
 
+#![cfg_attr(
+    not(feature = "sqlite"),
+    allow(dead_code, reason = "parts of the state directory")
+)]
+
 #[cfg(any(test, feature = "test-support"))]
 mod buffers;
 mod cluster_status;
@@ -32,10 +37,13 @@ mod replay;
 mod shared_text;
 mod shared_value;
 mod skim;
+#[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
 mod state_dir;
 mod store;
 mod stored_log;
+#[cfg(feature = "sqlite")]
 mod upkeep;
 
 pub use cluster_status::{
@@ -57,9 +65,11 @@ pub use peers::{HostPlace, PeerStream, Peers};
 pub use record::Record;
 pub use shared_text::{SharedText, Versioned};
 pub use shared_value::{SharedValue, SharedValueError};
+#[cfg(feature = "sqlite")]
 pub use state_dir::StateDir;
 pub use store::{Filter, Store, StoreEvent, StoreLimits};
 pub use stored_log::{StoredEnd, StoredLog};
+#[cfg(feature = "sqlite")]
 pub use upkeep::{
     ArchiveReport, DamagedOutput, RepairReport, StateCheck, back_up, check_state, repair_state,
     restore,

@@ -120,6 +120,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// Name of its state on the wire.
+    pub fn state(&self) -> &'static str {
+        Phase::name(&self.phase())
+    }
+
     /// The record of a job that was just requested.
     pub fn new(job: &Job, key: Option<&str>, fingerprint: String) -> Self {
         let Draft {

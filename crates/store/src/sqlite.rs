@@ -9,7 +9,7 @@ use rusqlite::{
 };
 
 use super::{Filter, Record, StoreError};
-use sshjobs_job::{Caller, CursorMove, CursorName, JobId, Moved, Phase, may_move};
+use sshjobs_job::{Caller, CursorMove, CursorName, JobId, Moved, may_move};
 use sshjobs_output::{LineNo, Timestamp};
 
 /// Records in a SQLite database (WAL), shared by several processes.
@@ -526,12 +526,5 @@ impl From<rusqlite::Error> for StoreError {
             }
             Some(_) | None => Self::Records(error.to_string()),
         }
-    }
-}
-
-impl Record {
-    /// Name of its state on the wire.
-    pub fn state(&self) -> &'static str {
-        Phase::name(&self.phase())
     }
 }

@@ -7,6 +7,7 @@
 
 mod choices;
 mod clamp;
+mod config_file;
 mod error;
 mod explain;
 mod export;
@@ -29,6 +30,7 @@ mod verbs;
 
 pub use choices::{Format, KeepArg, RenderArg, StreamArg};
 pub use clamp::Clamped;
+pub use config_file::{ConfigFileError, load_config, parse_config};
 pub use error::{Code, Error, Hint};
 pub use export::ExportFormat;
 pub use fleet::{Group, Members};

@@ -8,7 +8,8 @@ use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use tokio::runtime::Builder;
 
 use super::values::{CONFIG_VARIABLE, STATE_DIR_VARIABLE};
-use sshjobs_core::jobs::{Access, Config, Filter, Freshness, Jobs, printable};
+use sshjobs_core::jobs::{Access, Filter, Freshness, Jobs, printable};
+use sshjobs_wire::load_config;
 
 /// Whether a terminal shows a word as it is. Another one can't be typed either, so it is not offered.
 fn is_plain(word: &str) -> bool {
@@ -109,7 +110,7 @@ fn listed(filter: Filter) -> Vec<CompletionCandidate> {
 /// configuration has errors.
 fn ask<T: Default>(question: impl AsyncFnOnce(Jobs) -> T) -> T {
     let file = typed("--config").or_else(|| variable(CONFIG_VARIABLE));
-    let Ok(mut config) = Config::load(file.as_deref()) else {
+    let Ok(mut config) = load_config(file.as_deref()) else {
         return T::default();
     };
     config.ssh_config = typed("--ssh-config").or(config.ssh_config);

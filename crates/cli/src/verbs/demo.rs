@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::args::DemoArgs;
 use crate::terminal::{DIM, RED, are_wanted, paint};
 use crate::{ProgramExit, report};
-use sshjobs_core::jobs::{Demo, printable};
+use sshjobs_core::jobs::{Command, Demo, printable};
 use sshjobs_wire::{Error, Service, Standing, TailReply, TailRequest};
 
 /// A build that takes some seconds, prints warnings and succeeds.
@@ -43,7 +43,7 @@ async fn show(command: String) -> Result<ProgramExit, Error> {
         "An SSH server inside this process listens at {address} port {port}; its key is {}.",
         host.negotiated.unwrap_or_default().host_key
     ));
-    let job = demo.jobs.command(Demo::HOST, command).spawn().await?;
+    let job = demo.jobs.spawn(Demo::HOST, Command::shell(command)).await?;
     // A command that has ended already has no stdin.
     job.close_stdin(STDIN_TIMEOUT).await.ok();
     let id = job.id().to_owned();

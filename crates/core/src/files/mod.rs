@@ -26,7 +26,6 @@ mod path;
 mod pattern;
 mod progress;
 mod remote_file;
-#[doc(hidden)]
 pub mod sftp;
 mod shell_command;
 mod source;

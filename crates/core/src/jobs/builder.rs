@@ -34,7 +34,7 @@ impl Jobs {
 }
 
 impl JobsBuilder {
-    /// Sets limits, hosts and defaults, as [`Config::load`] reads them. By default no file is read.
+    /// Sets limits, hosts and defaults, as a configuration file has them.
     ///
     /// The state directory of the configuration is not used: see [`state_dir`](Self::state_dir).
     pub fn config(mut self, config: Config) -> Self {
@@ -56,7 +56,6 @@ impl JobsBuilder {
     }
 
     /// Like [`prompter`](Self::prompter), for each caller that has one.
-    #[doc(hidden)]
     pub fn prompters(mut self, prompters: Prompters) -> Self {
         self.prompters = Some(prompters);
         self

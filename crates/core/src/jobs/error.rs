@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::secrets::SecretRefusal;
 use crate::admission::Refusal;
+#[cfg(feature = "files")]
 use crate::files::FilesError;
 use crate::forward::ForwardError;
 use crate::hosts::HostError;
@@ -76,6 +77,7 @@ pub enum Error {
         source: Arc<ConnectError>,
     },
     /// A file of a host was not read or written.
+    #[cfg(feature = "files")]
     #[error(transparent)]
     Files(Arc<FilesError>),
     /// A port can't be forwarded.
@@ -116,6 +118,7 @@ impl From<SecretRefusal> for Error {
     }
 }
 
+#[cfg(feature = "files")]
 impl From<FilesError> for Error {
     fn from(error: FilesError) -> Self {
         Self::Files(Arc::new(error))

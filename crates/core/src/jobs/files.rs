@@ -51,7 +51,6 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`files`](Self::files).
-    #[doc(hidden)]
     pub async fn files_at(&self, at: HostPath<'_>) -> Result<HostFiles, Error> {
         self.open_files(Verb::Get, at.host, Some(at.path)).await
     }
@@ -68,7 +67,6 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`files`](Self::files).
-    #[doc(hidden)]
     pub async fn files_to_change_at(&self, at: HostPath<'_>) -> Result<HostFiles, Error> {
         self.open_files(self.changing, at.host, Some(at.path)).await
     }
@@ -126,7 +124,6 @@ impl Jobs {
     }
 
     /// Whether the policy lets the caller read files of a host, as the user that this handle becomes.
-    #[doc(hidden)]
     pub async fn may_read_files(&self, host: &str) -> bool {
         self.door.admission.ask(Verb::Get, self.on(host)).await.is_ok()
     }

@@ -31,7 +31,6 @@ pub struct Job {
 
 /// Input with a secret of the configuration.
 #[derive(Clone, Copy)]
-#[doc(hidden)]
 pub struct SecretInput<'a> {
     /// Name of the secret.
     pub name: &'a str,
@@ -141,7 +140,6 @@ impl Job {
     }
 
     /// Size of its terminal at the start. `None` without a terminal.
-    #[doc(hidden)]
     pub fn terminal_size(&self) -> Option<TerminalSize> {
         self.job.spec().terminal.as_ref().map(sshjobs_job::Terminal::size)
     }
@@ -206,7 +204,6 @@ impl Job {
     }
 
     /// Changes of its terminal's size, oldest first. Only the newest are kept.
-    #[doc(hidden)]
     pub fn resizes(&self) -> Vec<Resize> {
         self.job.resizes()
     }
@@ -250,7 +247,6 @@ impl Job {
     }
 
     /// Like [`write`](Self::write), for input that a person who has to approve it may see.
-    #[doc(hidden)]
     pub async fn write_visibly(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
         self.write_content(CallContent::Stdin(data), data, patience).await
     }
@@ -274,7 +270,6 @@ impl Job {
     /// # Errors
     /// [`Error::Secret`] if the caller may not use it on each of the job's hosts, if it can't be read,
     /// or if the job is durable and was started without it; those of [`write`](Self::write).
-    #[doc(hidden)]
     pub async fn write_secret(
         &self,
         input: SecretInput<'_>,

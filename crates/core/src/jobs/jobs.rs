@@ -4,11 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::command::{Command, ManyHosts};
 use super::config::Config;
 use super::door::{Door, Inside};
 use super::error::Error;
-use super::fleet::FleetSpec;
 use super::health::Health;
 use super::job::Job;
 use super::last_errors::LastErrors;
@@ -23,7 +21,7 @@ use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::jobs::{Access, Filter, ReadableJob, Summary};
 use crate::runner::{Runner, Stats, Surroundings};
-use sshjobs_job::{Caller, Draft, JobId, Scope};
+use sshjobs_job::{Caller, JobId, Scope};
 use sshjobs_policy::approval::Approval;
 use sshjobs_policy::audit::{AuditFiles, StoredLine, lines_about};
 use sshjobs_policy::{PolicyCase, Role, Template, Verb};
@@ -208,13 +206,11 @@ impl Jobs {
     }
 
     /// Records a call that was refused before it came here.
-    #[doc(hidden)]
     pub async fn note_refusal(&self, verb: Verb, error: &Refusal) {
         self.door.admission.note_refusal(verb, error).await;
     }
 
     /// The same, for callers that edit files and don't replace them.
-    #[doc(hidden)]
     #[must_use]
     pub fn editing(&self) -> Self {
         Self {
@@ -231,25 +227,6 @@ impl Jobs {
     /// Rights of the caller.
     pub fn rights(&self) -> &Rights {
         &self.context().rights
-    }
-
-    /// Prepares a command for `host`, run by its login shell as `ssh HOST COMMAND` would. Starts
-    /// nothing yet.
-    pub fn command(&self, host: impl Into<String>, command: impl Into<String>) -> Command {
-        Command::on_host(self.door.clone(), self.draft(host.into(), command.into()))
-    }
-
-    /// Prepares a command for many hosts as one fleet. Starts nothing yet.
-    pub fn fleet(&self, hosts: FleetSpec, command: impl Into<String>) -> Command<ManyHosts> {
-        let draft = self.draft(String::new(), command.into());
-        Command::on_hosts(self.door.clone(), draft, hosts)
-    }
-
-    fn draft(&self, host: String, command: String) -> Draft {
-        Draft {
-            becomes: self.context().becomes.clone(),
-            ..Draft::new(host, command)
-        }
     }
 
     /// A job by its id. A member of a fleet has the fleet's id, a slash and the member's host.
@@ -276,7 +253,6 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`job`](Self::job), and [`Error::Refused`].
-    #[doc(hidden)]
     pub async fn job_for(&self, verb: Verb, id: &str) -> Result<Job, Error> {
         let job = self.find(id).await?;
         job.ask(verb).await?;
@@ -287,7 +263,6 @@ impl Jobs {
     ///
     /// # Errors
     /// As [`job`](Self::job), and [`Error::Refused`].
-    #[doc(hidden)]
     pub async fn readable(&self, verb: Verb, id: &str) -> Result<ReadableJob, Error> {
         self.find(id).await?.readable(verb).await
     }
@@ -311,7 +286,6 @@ impl Jobs {
     }
 
     /// The templates of the policy that the caller may run on a host.
-    #[doc(hidden)]
     pub async fn templates(&self, host: &str) -> Vec<Template> {
         self.door.admission.templates(host).await
     }
@@ -320,7 +294,6 @@ impl Jobs {
     ///
     /// # Errors
     /// If the policy file can't be used.
-    #[doc(hidden)]
     pub async fn explain(
         &self,
         case: &PolicyCase,
@@ -332,13 +305,11 @@ impl Jobs {
     ///
     /// # Errors
     /// If the policy file can't be used.
-    #[doc(hidden)]
     pub async fn test_policy(&self) -> Option<Result<Vec<CaseResult>, Arc<PolicyFileError>>> {
         self.door.admission.judge().test().await
     }
 
     /// State of the policy. `None` without one.
-    #[doc(hidden)]
     pub async fn policy_state(&self) -> Option<PolicyState> {
         self.door.admission.judge().state().await
     }
@@ -347,7 +318,6 @@ impl Jobs {
     ///
     /// # Errors
     /// Why they are not known, in words.
-    #[doc(hidden)]
     pub async fn audit_files(&self) -> Option<Result<AuditFiles, String>> {
         self.door.admission.judge().audit_files().await
     }
@@ -357,7 +327,6 @@ impl Jobs {
     ///
     /// # Errors
     /// Why the log can't be read, in words.
-    #[doc(hidden)]
     pub async fn audit_lines(
         &self,
         job: &Job,
@@ -377,13 +346,11 @@ impl Jobs {
     }
 
     /// Notifications of what happens to jobs.
-    #[doc(hidden)]
     pub fn notifier(&self) -> &Notifier {
         &self.door.inside.notifier
     }
 
     /// Reads the policy file now, whether or not it seems changed.
-    #[doc(hidden)]
     pub async fn reload_policy(&self) {
         self.door.admission.judge().reload().await;
     }
@@ -466,7 +433,6 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::Store`] if NATS can't be asked.
-    #[doc(hidden)]
     pub async fn place_of_host(&self, host: &str) -> Result<HostPlace, Error> {
         match self.peers() {
             Some(peers) => Ok(peers.place_of_host(host).await?),
@@ -475,25 +441,21 @@ impl Jobs {
     }
 
     /// The replica of a cluster that runs a job, if it is another one that is alive.
-    #[doc(hidden)]
     pub async fn replica_of_job(&self, id: &str) -> Option<String> {
         self.door.runner().replica_of(&JobId::from(id)).await
     }
 
     /// The other replicas of the cluster, if there is one.
-    #[doc(hidden)]
     pub fn peers(&self) -> Option<Arc<dyn Peers>> {
         self.door.runner().peers()
     }
 
     /// Why nothing can be stored, in words. Does not wait.
-    #[doc(hidden)]
     pub fn store_trouble(&self) -> Option<String> {
         self.door.runner().store_trouble()
     }
 
     /// State of the store, the policy, approvals, notifications and hosts, for operators.
-    #[doc(hidden)]
     pub async fn health(&self) -> Health {
         self.door.health().await
     }

@@ -1,19 +1,18 @@
-//! The library, a Rust API for jobs on remote hosts.
+//! Jobs of one caller, for the faces: the library, MCP, HTTP and the command line.
 //!
-//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) returns a [`Job`]. The job's
-//! output can be read as [`Lines`], a stream, or as raw bytes through [`Follow`]; its end is an
-//! [`Outcome`]:
+//! [`Jobs`] starts a [`Command`] as a [`Job`]. The job's output can be read as [`Lines`], a stream, or
+//! as raw bytes through [`Follow`]; its end is an [`Outcome`]:
 //!
 //! ```
-//! # use sshjobs_core::jobs::{Demo, Error, Stdin};
+//! # use sshjobs_core::jobs::{Command, Demo, Error, Stdin};
 //! use std::time::Duration;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Error> {
 //! # let demo = Demo::start().await?;
 //! # let (jobs, host) = (&demo.jobs, Demo::HOST);
-//! let command = jobs.command(host, "read name; echo \"hello $name\"").stdin(Stdin::Open);
-//! let job = command.timeout(Duration::from_secs(10)).spawn().await?;
+//! let command = Command::shell("read name; echo \"hello $name\"").stdin(Stdin::Open);
+//! let job = jobs.spawn(host, command.timeout(Duration::from_secs(10))).await?;
 //! job.write(b"world\n", Duration::from_secs(1)).await?;
 //! let first = job.lines().await?.next().await.expect("it prints a line").expect("which is kept");
 //! assert_eq!(first.text, "hello world");
@@ -28,9 +27,6 @@
 //! [`Job::search`] finds the lines that match a pattern. Dropping a future never stops a job that
 //! has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
-//! Names that only this crate's faces and servers with several callers need are public, but hidden
-//! from this page.
-//!
 //! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
 //! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
 
@@ -43,6 +39,7 @@ mod config;
 mod demo;
 mod door;
 mod error;
+#[cfg(feature = "files")]
 mod files;
 mod fleet;
 mod forwards;
@@ -57,6 +54,7 @@ mod oidc;
 mod reading;
 mod secret_use;
 mod secrets;
+mod start;
 mod trust;
 mod watches;
 
@@ -64,29 +62,29 @@ pub use builder::JobsBuilder;
 #[cfg(feature = "cluster")]
 pub use cluster::Cluster;
 pub use cluster_config::ClusterConfig;
-pub use command::{Command, CommandOutput, ManyHosts};
-pub use config::{Config, ConfigFileError};
+pub use command::Command;
+pub use config::Config;
 pub use demo::Demo;
 pub use error::Error;
+#[cfg(feature = "files")]
 pub use files::HostPath;
 pub use fleet::FleetSpec;
-pub use hosts::Host;
+pub use hosts::KnownHost;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
-#[doc(hidden)]
 pub use notify::{
     Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
-pub use reading::{
-    Fleet, FleetLine, FleetLines, Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait,
-};
+pub use reading::{Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait};
 pub use secrets::SecretRefusal;
+pub use start::StartTarget;
 pub use trust::HostKey;
 
 pub use crate::admission::{
     CallContext, CaseResult, Explanation, HostPatterns, NewVote, PolicyFileError, PolicyLimit,
     PolicyRefusal, PolicyState, PolicyWhy, Refusal, Rights, VoteError,
 };
+#[cfg(feature = "files")]
 pub use crate::files::{
     BadPath, Digest, DirectoryEntry, Edit, EditError, ExpectedContent, FileChange, FileKind,
     FileSource, FilesError, GetOptions, Got, HostFiles, LinkInPlace, LocalFile, Matched, Put,
@@ -99,21 +97,19 @@ pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::runner::{
     Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
 };
-#[doc(hidden)]
 pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Receiver};
 pub use sshjobs_job::{
-    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, EndCause, EndEvidence,
-    Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup, MemberProgress,
-    MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes, ResourceUse,
-    Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
-    Transferred, Wait,
+    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Draft, EndCause,
+    EndEvidence, Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup,
+    MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes,
+    ResourceUse, SecretUses, Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall,
+    Terminal, Termios, Transferred, Turn, Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,
     ScreenView, SearchQuery, Selection, Stream, TerminalSize,
 };
 pub use sshjobs_policy::approval::{Approval, ApprovalState, CantVote, Vote};
-#[doc(hidden)]
 pub use sshjobs_policy::audit::{StoredLine, visible_text};
 pub use sshjobs_ssh::{
     Answer, BadEndpoint, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource,
@@ -121,55 +117,45 @@ pub use sshjobs_ssh::{
 pub use sshjobs_store::Filter;
 pub use sshjobs_store::{SharedValue, SharedValueError};
 
-#[doc(hidden)]
-pub use command::OneHost;
-#[doc(hidden)]
 pub use config::{Defaults, PolicyConfig};
-#[doc(hidden)]
 pub use job::SecretInput;
-#[doc(hidden)]
 pub use oidc::{IssuerConfig, LoginConfig, OidcConfig, RoleOfClaims};
-#[doc(hidden)]
 pub use secrets::SecretConfig;
 
-#[doc(hidden)]
 pub use self::health::Health;
-#[doc(hidden)]
+#[cfg(feature = "files")]
 pub use crate::files::{
     Attributes, FileOwner, Hasher, SftpError, SftpStatus, Times, apply, shown, unified_diff,
 };
-#[doc(hidden)]
 pub use crate::hosts::{HostUsage, Prompters};
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
-#[doc(hidden)]
 pub use sshjobs_base::{host_pattern::glob_matches, nearest::nearest};
-#[doc(hidden)]
 pub use sshjobs_job::{
     Caller, FarEndError, FleetPlan, JobId, LoginShell, MemberEnd, Pace, PlanError, RangeError,
     RecordedPiece, RecordingPlace, ReturnedBecause, SearchResult, SilenceFrom, StoredPieces,
     StreamPiece, TooManyCursors, TooSlow, UnknownSignal, fold, holds_address, key_bytes, shown_end,
     unfold, words,
 };
-#[doc(hidden)]
 pub use sshjobs_output::{
     Colour, Content, Excerpt, ExcerptBudget, Keep, Match, Resize, StyledText, TerminalFilter,
     TerminalModes, TextStyle, Timestamp, Unit, clean, coloured, printable, render, styled,
     timestamp_of,
 };
-#[doc(hidden)]
 pub use sshjobs_policy::{
     ApprovalFrom, Claims, ExpectedDecision, PolicyCaller, PolicyCase, Role, Template, Verb,
     WeekMinute, minute_of_week,
 };
-#[doc(hidden)]
 pub use sshjobs_ssh::{
     Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, Negotiated,
     Setting, SettingSource, TrustError,
 };
-#[doc(hidden)]
+#[cfg(feature = "sqlite")]
 pub use sshjobs_store::{
-    ArchiveReport, ClusterStatus, CopyReport, DamagedOutput, HostPlace, HostStatus, JobLeft,
-    KeptHead, NatsStatus, OwnStatus, PeerStream, Peers, RepairReport, ReplicaState, ReplicaStatus,
-    SharedText, StateCheck, StoreError, StreamStatus, Versioned, back_up, check_state,
-    repair_state, restore,
+    ArchiveReport, DamagedOutput, RepairReport, StateCheck, back_up, check_state, repair_state,
+    restore,
+};
+pub use sshjobs_store::{
+    ClusterStatus, CopyReport, HostPlace, HostStatus, JobLeft, KeptHead, NatsStatus, OwnStatus,
+    PeerStream, Peers, ReplicaState, ReplicaStatus, SharedText, StoreError, StreamStatus,
+    Versioned,
 };

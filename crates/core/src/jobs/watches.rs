@@ -35,7 +35,6 @@ const CURSOR_OWNER: &str = "sshjobs (notifications)";
 
 impl Jobs {
     /// Watches the jobs of this process for what rules notify of, until it is dropped. Never returns.
-    #[doc(hidden)]
     pub async fn watch(&self) -> Infallible {
         let notifier = self.notifier();
         let mut watches = JoinSet::new();

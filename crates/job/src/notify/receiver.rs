@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use http::Uri;
 use serde::{Deserialize, Serialize};
-use url::Url;
 
 /// Receiver of a notification. The process that has checked the caller decides its kind when the job
 /// starts, so that a process with another configuration never takes a name for a command.
@@ -63,14 +63,25 @@ pub fn check_url(text: &str) -> Result<(), &'static str> {
     if !text.contains("://") {
         return Err("the URL must begin with https:// or http://");
     }
-    let url = Url::parse(text).map_err(|_| "the URL can't be read")?;
-    if !matches!(url.scheme(), "https" | "http") {
+    let url: Uri = text.parse().map_err(|_| "the URL can't be read")?;
+    if !matches!(url.scheme_str(), Some("https" | "http")) {
         return Err("the URL must begin with https:// or http://");
     }
-    if !url.username().is_empty() || url.password().is_some() {
+    let authority = url.authority().ok_or("the URL has no host")?;
+    if authority.as_str().contains('@') {
         return Err("a user and a password in a URL are not sent; put a secret into its path");
     }
+    let has_port = authority.port().is_some();
+    if authority.host().is_empty() || has_port != ends_with_port(authority.as_str()) {
+        return Err("the URL can't be read");
+    }
     Ok(())
+}
+
+/// Whether an authority is written with a port, which may be out of range.
+fn ends_with_port(authority: &str) -> bool {
+    // The colons of an IPv6 address are in brackets.
+    authority.rsplit(']').next().is_some_and(|end| end.contains(':'))
 }
 
 impl fmt::Debug for Receiver {

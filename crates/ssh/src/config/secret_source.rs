@@ -19,7 +19,7 @@ use sshjobs_base::bounded_file::read_text;
 /// `{ command = "COMMAND" }`. It is read when it is needed. The configuration never contains the
 /// secret.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
-#[serde(try_from = "toml::Value")]
+#[serde(try_from = "serde_json::Value")]
 pub enum SecretSource {
     /// An environment variable of this program.
     Env(String),
@@ -30,13 +30,13 @@ pub enum SecretSource {
 }
 
 /// The error for a secret written directly into the configuration does not repeat it.
-impl TryFrom<toml::Value> for SecretSource {
+impl TryFrom<serde_json::Value> for SecretSource {
     type Error = &'static str;
 
-    fn try_from(value: toml::Value) -> Result<Self, &'static str> {
+    fn try_from(value: serde_json::Value) -> Result<Self, &'static str> {
         const FORMS: &str = "a secret comes from { env = \"NAME\" }, { file = \"PATH\" } or { \
             command = \"COMMAND\" }; the configuration never contains it";
-        let table = value.as_table().filter(|table| table.len() == 1).ok_or(FORMS)?;
+        let table = value.as_object().filter(|table| table.len() == 1).ok_or(FORMS)?;
         let (key, value) = table.iter().next().ok_or(FORMS)?;
         match (
             key.as_str(),

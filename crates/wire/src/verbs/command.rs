@@ -12,8 +12,8 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
-    BadBecome, Become, BecomeMethod, Command, FleetSpec, Jobs, NotifyConfig, Receiver, SpecError,
-    Stdin, StopAfter, TemplateCall, Terminal,
+    BadBecome, Become, BecomeMethod, Command, Draft, FleetSpec, JobId, Jobs, NotifyConfig,
+    Receiver, SecretUses, SpecError, StartTarget, Stdin, StopAfter, TemplateCall, Terminal, Turn,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -171,65 +171,53 @@ impl CommandRequest {
         }
     }
 
-    /// The command of the request.
-    pub(crate) fn into_command(self, jobs: &Jobs, without_stdin: Stdin) -> Result<Command, Error> {
+    /// The command of the request, and where it runs.
+    pub(crate) fn into_command(
+        self,
+        jobs: &Jobs,
+        without_stdin: Stdin,
+    ) -> Result<(StartTarget, Command), Error> {
         let template = self.template_call()?;
         if self.command.trim().is_empty() && template.is_none() {
             return Err(sshjobs_core::jobs::Error::from(SpecError::NoCommand).into());
         }
         let terminal = self.terminal()?;
         let becomes = parse_become(self.becomes.as_deref(), self.become_method.as_deref())?;
-        let jobs = &jobs.with_context(|context| context.becomes = becomes);
-        let mut command = match self.fleet()? {
-            Some(fleet) => jobs.fleet(fleet, self.command).as_job(),
-            None => jobs.command(self.host, self.command),
+        let notify = receivers(&self.notify, &jobs.config().notify)?;
+        let timeout = self.timeout_s.map(time_limit).transpose()?;
+        let target = self.fleet()?.map_or(StartTarget::Host(self.host), StartTarget::Fleet);
+        let jobs_of = |ids: Vec<String>| ids.iter().map(|id| JobId::from(id.as_str())).collect();
+        let draft = Draft {
+            cwd: self.cwd,
+            env: self.env,
+            secrets: SecretUses {
+                env: self.secret_env,
+                stdin: self.secret_stdin,
+                ..SecretUses::default()
+            },
+            label: self.label,
+            stdin: self.stdin.map_or(without_stdin, Stdin::Text),
+            timeout,
+            terminal,
+            becomes,
+            template,
+            notify,
+            turn: Turn {
+                after: jobs_of(self.after),
+                after_ok: jobs_of(self.after_ok),
+                queue: self.queue,
+            },
+            durable: self.durable.unwrap_or(jobs.config().defaults.durable),
+            ..Draft::new("", self.command)
         };
-        if let Some(template) = template {
-            command = command.template(template);
-        }
-        command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));
-        for (name, value) in self.env {
-            command = command.env(name, value);
-        }
-        for (name, secret) in self.secret_env {
-            command = command.secret_env(name, secret);
-        }
-        if let Some(secret) = self.secret_stdin {
-            command = command.secret_stdin(secret);
-        }
-        if let Some(directory) = self.cwd {
-            command = command.cwd(directory);
-        }
-        if let Some(label) = self.label {
-            command = command.label(label);
-        }
-        if let Some(seconds) = self.timeout_s {
-            command = command.timeout(time_limit(seconds)?);
-        }
-        let default = jobs.config().defaults.durable;
-        command = command.durable(self.durable.unwrap_or(default));
-        if let Some(terminal) = terminal {
-            command = command.terminal(terminal);
-        }
-        for receiver in receivers(&self.notify, &jobs.config().notify)? {
-            command = command.notify(receiver);
-        }
-        for job in &self.after {
-            command = command.after(job);
-        }
-        for job in &self.after_ok {
-            command = command.after_success(job);
-        }
-        if let Some(queue) = self.queue {
-            command = command.queue(queue);
-        }
+        let mut command = Command::from(draft);
         if let Some(reason) = self.reason {
             command = command.reason(reason);
         }
         if let Some(key) = self.idempotency_key {
             command = command.idempotency_key(key);
         }
-        Ok(command)
+        Ok((target, command))
     }
 
     fn template_call(&self) -> Result<Option<TemplateCall>, Error> {

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero_count};
-use sshjobs_core::jobs::{ApprovalFrom, Host, Jobs, Negotiated, Setting, SettingSource, Template};
+use sshjobs_core::jobs::{
+    ApprovalFrom, Jobs, KnownHost, Negotiated, Setting, SettingSource, Template,
+};
 
 /// List the configured hosts, or test one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -178,8 +180,8 @@ impl From<Template> for TemplateEntry {
     }
 }
 
-impl From<Host> for HostEntry {
-    fn from(host: Host) -> Self {
+impl From<KnownHost> for HostEntry {
+    fn from(host: KnownHost) -> Self {
         let name = host.name;
         let settings = host
             .settings

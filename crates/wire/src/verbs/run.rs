@@ -189,8 +189,8 @@ impl Service {
         } else {
             Stdin::Closed
         };
-        let command = start.into_command(&self.jobs, without_stdin)?.as_run();
-        let job = command.start_within(wait.max(START)).spawn().await?;
+        let (target, command) = start.into_command(&self.jobs, without_stdin)?;
+        let job = self.jobs.run(target, command.start_within(wait.max(START))).await?;
         let id = job.id().to_owned();
         let left = deadline.saturating_duration_since(Instant::now());
         if options.until.is_none() {
@@ -282,12 +282,8 @@ impl Service {
     ///
     /// Cancelling starts nothing, or leaves a job that [`jobs`](Self::jobs) lists.
     pub async fn follow(&self, request: CommandRequest) -> Result<Follow, Error> {
-        Ok(request
-            .into_command(&self.jobs, Stdin::Open)?
-            .as_run()
-            .start_within(FOLLOW_START)
-            .follow()
-            .await?)
+        let (target, command) = request.into_command(&self.jobs, Stdin::Open)?;
+        Ok(self.jobs.follow(target, command.start_within(FOLLOW_START)).await?)
     }
 }
 

@@ -52,8 +52,8 @@ impl Service {
             return self.perform_at(&replica, "spawn", &request).await;
         }
         let patience = self.limits().max_wait;
-        let command = request.into_command(&self.jobs, Stdin::Open)?;
-        let job = command.start_within(patience).spawn().await?;
+        let (target, command) = request.into_command(&self.jobs, Stdin::Open)?;
+        let job = self.jobs.spawn(target, command.start_within(patience)).await?;
         let status = job.status();
         Ok(SpawnReply {
             job_id: job.id().to_owned(),

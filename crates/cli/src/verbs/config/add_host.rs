@@ -10,7 +10,7 @@ use crate::args::AddHostArgs;
 use crate::{ProgramExit, note};
 use sshjobs_base::bounded_file::read_text;
 use sshjobs_core::jobs::Config;
-use sshjobs_wire::{Code, Error};
+use sshjobs_wire::{Code, Error, parse_config};
 
 /// Adds a host to the configuration.
 ///
@@ -61,7 +61,7 @@ pub(super) fn append(file: &Path, tables: &[HostTable]) -> Result<(), Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(trouble("read", file, &error)),
     };
-    let known = Config::parse(file, &before)
+    let known = parse_config(file, &before)
         .map_err(|error| Error::invalid(error.to_string(), "correct the file first"))?;
     if let Some(table) = tables.iter().find(|table| known.hosts.contains_key(&table.name)) {
         let message = format!("{} has a host {:?} already", file.display(), table.name);
@@ -86,7 +86,7 @@ pub(super) fn append(file: &Path, tables: &[HostTable]) -> Result<(), Error> {
         ));
     }
     // Never write a file that the next start would refuse.
-    Config::parse(file, &text)
+    parse_config(file, &text)
         .map_err(|error| Error::invalid(error.to_string(), "use other values"))?;
     replace(file, &text).map_err(|error| trouble("write", file, &error))
 }

@@ -134,6 +134,7 @@ mod tests {
 
     use super::*;
     use sshjobs_core::jobs::Config;
+    use sshjobs_wire::parse_config;
 
     #[test]
     fn the_reference_has_the_real_defaults() {
@@ -147,9 +148,9 @@ mod tests {
             }
             text.push_str(&format!("{} = {default}\n", key.name));
         }
-        let config = Config::parse(Path::new("reference.toml"), &text).unwrap();
+        let config = parse_config(Path::new("reference.toml"), &text).unwrap();
         assert_eq!(config, Config::default());
-        Config::parse(Path::new("reference.toml"), REFERENCE).unwrap();
+        parse_config(Path::new("reference.toml"), REFERENCE).unwrap();
     }
 
     #[test]
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_commented_reference_sets_nothing() {
-        let config = Config::parse(Path::new("c.toml"), &commented()).unwrap();
+        let config = parse_config(Path::new("c.toml"), &commented()).unwrap();
         assert_eq!(config, Config::default());
     }
 

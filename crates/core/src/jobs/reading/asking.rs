@@ -17,7 +17,6 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Refused`].
-    #[doc(hidden)]
     pub async fn readable(&self, verb: Verb) -> Result<ReadableJob, Error> {
         let permit = match &self.reading {
             Some(permit) => Arc::clone(permit),
@@ -28,7 +27,6 @@ impl Job {
 
     /// The job with leave to read its output, if the policy allows the caller any of its lines. For
     /// replies that may contain some.
-    #[doc(hidden)]
     pub async fn readable_if_allowed(&self) -> Option<ReadableJob> {
         let permit = match &self.reading {
             Some(permit) => Arc::clone(permit),

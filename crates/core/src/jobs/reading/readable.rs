@@ -38,7 +38,6 @@ impl ReadableJob {
     ///
     /// # Errors
     /// [`Error::Store`] if the store can't be read.
-    #[doc(hidden)]
     pub async fn recording(
         &self,
         from: Option<RecordingPlace>,

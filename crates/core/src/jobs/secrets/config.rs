@@ -1,6 +1,7 @@
 //! The table of one secret in the configuration.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::admission::HostPatterns;
 use sshjobs_base::toml_text::explain;
@@ -9,7 +10,7 @@ use sshjobs_ssh::SecretSource;
 
 /// A secret that commands may use by its name: a table `[secrets.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "toml::Value")]
+#[serde(try_from = "Value")]
 pub struct SecretConfig {
     /// Where its value comes from.
     pub source: SecretSource,
@@ -25,9 +26,9 @@ pub struct SecretConfig {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SecretTable {
-    file: Option<toml::Value>,
-    command: Option<toml::Value>,
-    env: Option<toml::Value>,
+    file: Option<Value>,
+    command: Option<Value>,
+    env: Option<Value>,
     hosts: Option<Vec<String>>,
     callers: Option<Vec<String>>,
     #[serde(default = "scrub_by_default")]
@@ -39,27 +40,28 @@ fn scrub_by_default() -> bool {
 }
 
 /// Errors do not repeat the text: it may be the secret itself.
-impl TryFrom<toml::Value> for SecretConfig {
+impl TryFrom<Value> for SecretConfig {
     type Error = String;
 
-    fn try_from(value: toml::Value) -> Result<Self, String> {
+    fn try_from(value: Value) -> Result<Self, String> {
         const FORMS: &str = "a secret is a table with one of file, command and env; the \
             configuration never contains its value";
-        if !value.is_table() {
+        if !value.is_object() {
             return Err(FORMS.to_owned());
         }
-        let table: SecretTable = value.try_into().map_err(|error| match error {
-            error if error.message().starts_with("unknown field") => explain(error.message()),
-            _ => "hosts and callers of a secret are lists of texts, and scrub is true or false"
-                .to_owned(),
-        })?;
+        let table: SecretTable =
+            serde_json::from_value(value).map_err(|error| match error.to_string() {
+                message if message.starts_with("unknown field") => explain(&message),
+                _ => "hosts and callers of a secret are lists of texts, and scrub is true or false"
+                    .to_owned(),
+            })?;
         let sources = [
             ("file", table.file),
             ("command", table.command),
             ("env", table.env),
         ];
         let given = sources.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
-        let source = toml::Value::Table(given.collect());
+        let source = Value::Object(given.collect());
         let source = SecretSource::try_from(source).map_err(|_| FORMS.to_owned())?;
 
         let hosts = not_empty("hosts", table.hosts)?;
