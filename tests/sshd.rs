@@ -17,6 +17,7 @@ mod attach;
 mod audit;
 mod auth;
 mod bad_input;
+mod bypass;
 mod ci_guide;
 mod cli;
 mod contract;
