@@ -11,7 +11,7 @@ use sshjobs_core::jobs::{
 };
 
 use crate::error::Error;
-use crate::stdio::{OutputReader, StdinWriter};
+use crate::stdio::{OutputPipe, StdinPipe};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
 #[derive(Clone)]
@@ -160,7 +160,7 @@ impl Job {
     ///
     /// # Errors
     /// As [`lines`](Self::lines).
-    pub async fn stdout(&self) -> Result<OutputReader, Error> {
+    pub async fn stdout(&self) -> Result<OutputPipe, Error> {
         self.stream(Stream::Stdout).await
     }
 
@@ -168,12 +168,12 @@ impl Job {
     ///
     /// # Errors
     /// As [`lines`](Self::lines).
-    pub async fn stderr(&self) -> Result<OutputReader, Error> {
+    pub async fn stderr(&self) -> Result<OutputPipe, Error> {
         self.stream(Stream::Stderr).await
     }
 
-    async fn stream(&self, stream: Stream) -> Result<OutputReader, Error> {
-        Ok(OutputReader::new(
+    async fn stream(&self, stream: Stream) -> Result<OutputPipe, Error> {
+        Ok(OutputPipe::new(
             self.core.readable(Verb::Read).await?,
             stream,
         ))
@@ -189,8 +189,8 @@ impl Job {
     }
 
     /// Its standard input, if it was started with [`Stdin::Open`](crate::Stdin::Open).
-    pub fn stdin(&self) -> StdinWriter {
-        StdinWriter::new(self.core.clone())
+    pub fn stdin(&self) -> StdinPipe {
+        StdinPipe::new(self.core.clone())
     }
 
     /// Closes its standard input: the command reads the end of the file.

@@ -109,7 +109,7 @@ pub use forward::Forward;
 pub use host::{Host, HostKey, Output};
 pub use job::{Follow, Job, ListedJob, Tail, TailOptions};
 pub use jobs::{JobFilter, Jobs, JobsBuilder};
-pub use stdio::{OutputReader, StdinWriter};
+pub use stdio::{OutputPipe, StdinPipe};
 
 #[cfg(feature = "files")]
 pub use sshjobs_core::jobs::FileKind;

@@ -19,7 +19,7 @@ use tokio_util::io::StreamReader;
 /// A job does not wait for its readers. If bytes were evicted before they were read, the next read fails
 /// with their number, and reading continues after the gap. For a reader that may be slow, use
 /// [`Host::follow`](crate::Host::follow).
-pub struct OutputReader {
+pub struct OutputPipe {
     reader: StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>,
 }
 
@@ -27,7 +27,7 @@ pub struct OutputReader {
 ///
 /// Writing waits as long as the command does not read. A write that is under way when this is dropped
 /// may be sent in part.
-pub struct StdinWriter {
+pub struct StdinPipe {
     job: core_jobs::Job,
     pending: Option<PendingWrite>,
 }
@@ -47,7 +47,7 @@ const MOST_WRITTEN: usize = 64 << 10;
 /// How long one attempt waits for a command that does not read.
 const ATTEMPT: Duration = Duration::from_secs(60);
 
-impl OutputReader {
+impl OutputPipe {
     pub(crate) fn new(job: ReadableJob, stream: Stream) -> Self {
         let pieces = unfold(Some(0), move |position: Option<u64>| {
             let job = job.clone();
@@ -70,7 +70,7 @@ fn evicted(bytes: u64) -> io::Error {
     io::Error::other(format!("{bytes} bytes were evicted before they were read"))
 }
 
-impl AsyncRead for OutputReader {
+impl AsyncRead for OutputPipe {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl AsyncRead for OutputReader {
     }
 }
 
-impl AsyncBufRead for OutputReader {
+impl AsyncBufRead for OutputPipe {
     fn poll_fill_buf(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         Pin::new(&mut self.get_mut().reader).poll_fill_buf(context)
     }
@@ -90,7 +90,7 @@ impl AsyncBufRead for OutputReader {
     }
 }
 
-impl StdinWriter {
+impl StdinPipe {
     pub(crate) fn new(job: core_jobs::Job) -> Self {
         Self { job, pending: None }
     }
@@ -109,7 +109,7 @@ impl StdinWriter {
     }
 }
 
-impl AsyncWrite for StdinWriter {
+impl AsyncWrite for StdinPipe {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -24,12 +24,13 @@ const HOMES: [(&str, &[&str]); 11] = [
 ];
 
 /// Rooms of the core, from the ground up, and the rooms that each may import.
-const ROOMS_OF_CORE: [(&str, &[&str]); 6] = [
+const ROOMS_OF_CORE: [(&str, &[&str]); 7] = [
     ("hosts", &[]),
+    ("keeping", &[]),
     ("admission", &["hosts"]),
     ("files", &["hosts", "admission"]),
     ("forward", &["hosts", "admission"]),
-    ("runner", &["hosts", "admission"]),
+    ("runner", &["hosts", "keeping", "admission"]),
     (
         "jobs",
         &["hosts", "admission", "files", "forward", "runner"],
@@ -73,7 +74,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("cli", 13_200),
     ("core", 25_050),
     ("http", 6_600),
-    ("job", 8_000),
+    ("job", 8_050),
     ("mcp", 3_050),
     ("nats", 4_200),
     ("output", 3_550),
@@ -447,7 +448,7 @@ fn every_folder_describes_itself_and_its_mod_file_has_no_code() {
                 ]
                 .iter()
                 .any(|start| line.starts_with(start))
-                || [",", "};"].iter().any(|end| line.ends_with(end))
+                || [",", "};", ")]"].iter().any(|end| line.ends_with(end))
         };
         let strange = text.lines().map(str::trim_start).find(|line| !belongs(line));
         assert!(

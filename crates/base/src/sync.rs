@@ -2,7 +2,7 @@
 //! share.
 //!
 //! They are those of the standard library. Under `--cfg shuttle` they are shuttle's, so that tests can
-//! run the threads in many orders (`runner/storing/interleavings.rs`). Everything else uses
+//! run the threads in many orders (`keeping/interleavings.rs`). Everything else uses
 //! `std::sync` and `lock.rs`. shuttle's locks are not in the check of lock orders.
 
 #[cfg(not(shuttle))]
@@ -12,7 +12,11 @@ pub use std::sync::{Mutex, atomic, mpsc};
 pub use shuttle::sync::{Mutex, atomic, mpsc};
 
 #[cfg(not(shuttle))]
-pub use crate::lock::lock;
+pub use crate::lock::{LockGuard, lock};
+
+/// A locked mutex.
+#[cfg(shuttle)]
+pub type LockGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
 
 /// Locks a mutex, poisoned or not.
 #[cfg(shuttle)]

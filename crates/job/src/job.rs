@@ -17,8 +17,8 @@ use super::pacing::Pacing;
 use super::reach::HostReach;
 use super::signal::Kill;
 use super::spec::{JobSpec, Pace, Terminal};
-use super::storage::Storage;
 use crate::fleet::Fleet;
+use crate::keeping::Storage;
 use crate::log::{Log, LogChange, LogEvent, Scrubbed, Scrubbing, Status};
 use crate::shell::ProcessGroup;
 use sshjobs_base::lock::Held;
@@ -282,8 +282,7 @@ impl Job {
             };
         }
         // A line is in the store before it is shown here, so another process may show it first.
-        let is_in_flight = lock(&storage.pending).is_in_flight();
-        if is_in_flight {
+        if storage.is_in_flight() {
             self.wait_for(patience, is_here).await;
         }
         if self.read_log(is_here) {

@@ -14,6 +14,7 @@ mod end_cause;
 mod fleet;
 mod id;
 mod job;
+mod keeping;
 mod key_presses;
 mod log;
 pub mod notify;
@@ -29,7 +30,6 @@ mod signal;
 mod span;
 mod spec;
 pub mod spool;
-mod storage;
 mod stored_output;
 mod turn;
 
@@ -52,10 +52,10 @@ pub use fleet::{
 };
 pub use id::{JobId, Nonce};
 pub use job::{Job, JobIdentity, Reached};
+pub use keeping::{Batch, EndOfJob, OutputStore, Storage, StoreLoad};
 pub use key_presses::key_bytes;
 pub use log::{
-    Backlog, Batch, Controls, EndOfJob, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore,
-    Past, Phase, Status, StoreLoad, wall_now,
+    Backlog, Controls, FarEnd, FarEndError, FarEvent, Log, LogEvent, Past, Phase, Status, wall_now,
 };
 pub use outcome::{Exit, LostWhy, Outcome};
 pub use reading::{Matching, TooSlow};
@@ -83,5 +83,4 @@ pub use span::{LineRange, OutputSpan, SpanStart};
 pub use spec::{
     Draft, JobSpec, Pace, SpecError, Stdin, TemplateCall, Terminal, check_key, check_word,
 };
-pub use storage::Storage;
 pub use turn::{Turn, is_queue_name};

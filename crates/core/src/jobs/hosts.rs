@@ -16,7 +16,7 @@ use sshjobs_policy::Verb;
 
 /// State of one host.
 #[derive(Clone, Debug, Default)]
-pub struct KnownHost {
+pub struct HostInfo {
     /// Name by which callers use it.
     pub name: String,
     /// Tags from its configuration.
@@ -50,7 +50,7 @@ impl Jobs {
     /// # Errors
     /// [`Error::Refused`] if ssh_config can't be read, or no host has the tag; [`Error::Connect`] if
     /// an error in ssh_config prevents all of them from being resolved.
-    pub async fn hosts(&self, tag: Option<&str>) -> Result<Vec<KnownHost>, Error> {
+    pub async fn hosts(&self, tag: Option<&str>) -> Result<Vec<HostInfo>, Error> {
         let inside = &self.door.inside;
         let book = inside.hosts.book();
         let mut listed = book.listed().await?;
@@ -63,12 +63,12 @@ impl Jobs {
             listed.retain(|name, _| book.tags(name).iter().any(|known| known == tag));
         }
         let hosts = listed.into_iter().map(|(name, listed_in)| async {
-            KnownHost {
+            HostInfo {
                 listed_in,
                 ..self.host(inside, name).await
             }
         });
-        let hosts: Vec<KnownHost> = stream::iter(hosts).buffered(AT_A_TIME).collect().await;
+        let hosts: Vec<HostInfo> = stream::iter(hosts).buffered(AT_A_TIME).collect().await;
         // Only a tag can have removed all hosts.
         if hosts.is_empty() && total > 0 {
             let tag = tag.unwrap_or_default().to_owned();
@@ -108,7 +108,7 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::Refused`] if the host can't be used.
-    pub async fn probe(&self, name: &str) -> Result<KnownHost, Error> {
+    pub async fn probe(&self, name: &str) -> Result<HostInfo, Error> {
         let permit = self.door.admission.admit_connection(Verb::Probe, name).await?;
         let host = permit.host();
         let inside = &self.door.inside;
@@ -131,25 +131,25 @@ impl Jobs {
         let book = inside.hosts.book();
         let listed_in = book.listed().await?.remove(name).unwrap_or_default();
         let settings = book.settings(name).await;
-        Ok(KnownHost {
+        Ok(HostInfo {
             listed_in,
             settings,
             ..self.host(inside, host.name.clone()).await
         })
     }
 
-    async fn host(&self, inside: &Inside, name: String) -> KnownHost {
+    async fn host(&self, inside: &Inside, name: String) -> HostInfo {
         let reference = HostRef {
             caller: self.caller().clone(),
             name,
         };
         let hosts = &inside.hosts;
         let name = &reference.name;
-        let mut host = KnownHost {
+        let mut host = HostInfo {
             usage: hosts.pool().usage(&reference),
             last_error: inside.last_errors.get(&reference),
             tags: hosts.book().tags(name).to_vec(),
-            ..KnownHost::default()
+            ..HostInfo::default()
         };
         match hosts.book().resolve(name).await {
             Ok(config) => {

@@ -69,7 +69,7 @@ pub use error::Error;
 #[cfg(feature = "files")]
 pub use files::HostPath;
 pub use fleet::FleetSpec;
-pub use hosts::KnownHost;
+pub use hosts::HostInfo;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
 pub use notify::{

@@ -35,7 +35,6 @@ mod seen_job;
 mod signal;
 mod start;
 mod state;
-mod storing;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::pending::LogEvent;
+use super::event::LogEvent;
 use super::recorder::LogChange;
 use crate::{Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal, SignalNote};
 use sshjobs_output::{

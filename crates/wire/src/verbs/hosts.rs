@@ -9,7 +9,7 @@ use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero_count};
 use sshjobs_core::jobs::{
-    ApprovalFrom, Jobs, KnownHost, Negotiated, Setting, SettingSource, Template,
+    ApprovalFrom, HostInfo, Jobs, Negotiated, Setting, SettingSource, Template,
 };
 
 /// List the configured hosts, or test one.
@@ -180,8 +180,8 @@ impl From<Template> for TemplateEntry {
     }
 }
 
-impl From<KnownHost> for HostEntry {
-    fn from(host: KnownHost) -> Self {
+impl From<HostInfo> for HostEntry {
+    fn from(host: HostInfo) -> Self {
         let name = host.name;
         let settings = host
             .settings

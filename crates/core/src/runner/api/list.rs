@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::orphan_states::look_at_orphans;
 use super::runner::Runner;
 use super::summary::Summary;
-use crate::runner::storing::FLUSH_TO_READ;
+use crate::keeping::FLUSH_TO_READ;
 use sshjobs_job::{Job, JobId, Scope};
 use sshjobs_store::{Filter, Record, StoreError};
 

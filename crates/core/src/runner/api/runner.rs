@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::sweep::{connect_ahead, sweep};
 use crate::admission::{ForgetJob, Permit, ReadOutput, Start, WriteInput};
 use crate::hosts::{HostRef, Hosts, Script};
+use crate::keeping::{FLUSH_TO_END, Storing};
 use crate::runner::durable::{SshSessions, ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
@@ -26,7 +27,6 @@ use crate::runner::state::{
     Followers, ForeignJobs, JobStdin, Limits, Lookup, Observer, QueueRule, Registry, RunnerState,
     RunnerTasks, Screens, SecretReader, SpawnError, StartOrder, WriteError, chain,
 };
-use crate::runner::storing::{FLUSH_TO_END, Storing};
 use sshjobs_job::spool;
 use sshjobs_job::{
     AwaitsStdin, Job, JobId, JobScreen, LostWhy, Outcome, Scope, SecretFingerprint,

@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 use super::runner::Runner;
 use crate::hosts::{Asking, Link, Script};
+use crate::keeping::FLUSH_TO_END;
 use crate::runner::foreign::{end_leftovers_at_last, hand_over_all};
 use crate::runner::signal::{
     BRIEF, PGID_TIMEOUT, SignalReport, kill, process_group_told, run_on_machine,
 };
 use crate::runner::state::RunnerState;
-use crate::runner::storing::FLUSH_TO_END;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{
     Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, Phase, ProcessGroup, Reach, Signal,

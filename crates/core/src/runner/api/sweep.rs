@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::hosts::HostRef;
+use crate::keeping::Storing;
 use crate::runner::state::RunnerState;
-use crate::runner::storing::Storing;
 use sshjobs_job::Job;
 
 const PERIOD: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 use super::open::{ForeignLog, Resumed, close, damaged, open, resume};
+use crate::keeping::Storing;
 use crate::runner::durable::follow_again;
 use crate::runner::state::{FleetToRun, QueuedJob, RunnerState};
-use crate::runner::storing::Storing;
 use sshjobs_job::{Job, JobId, Log, Pace, Phase, Positions, SecretFingerprint, wall_now};
 use sshjobs_output::scrub::HiddenSecret;
 use sshjobs_output::{Ring, RingLimits};

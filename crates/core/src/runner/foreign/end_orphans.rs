@@ -9,9 +9,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::open::{ForeignLog, open};
 use crate::hosts::Asking;
+use crate::keeping::Storing;
 use crate::runner::signal::{SignalReport, Unverified, kill};
 use crate::runner::state::RunnerState;
-use crate::runner::storing::Storing;
 use sshjobs_job::{JobId, Kill, Pace, Reach, Signal};
 use sshjobs_store::{Filter, Record, StoreError};
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::adopt::adopt_if_orphan;
 use super::mirror::mirror;
 use super::open::{ForeignLog, open};
+use crate::keeping::Storing;
 use crate::runner::state::{Lookup, RunnerState, Tombstone};
-use crate::runner::storing::Storing;
 use sshjobs_job::{JobId, Pace, Scope};
 use sshjobs_store::StoreError;
 

@@ -9,8 +9,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::mirror::mirror;
 use super::open::unreadable;
 use crate::hosts::HostRef;
+use crate::keeping::{FLUSH_TO_END, Storing};
 use crate::runner::state::RunnerState;
-use crate::runner::storing::{FLUSH_TO_END, Storing};
 use sshjobs_job::{FarEvent, Job, Pace};
 use sshjobs_store::{Peers, Record, StoreError, StoredEnd, StoredLog};
 

@@ -245,7 +245,7 @@ pub(super) fn unreadable(error: std::io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runner::storing::Storing;
+    use crate::keeping::Storing;
     use sshjobs_job::{Caller, Draft, Exit, LogChange};
     use sshjobs_store::{DiskFault, Memory, StoreLimits};
 

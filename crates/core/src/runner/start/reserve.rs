@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::keeping::Registration;
 use crate::runner::state::RunnerState;
 use crate::runner::state::{Limits, SpawnError, StartOrder, chain};
-use crate::runner::storing::Registration;
 use sshjobs_job::{Job, JobSpec, Outcome};
 use sshjobs_output::RingLimits;
 use sshjobs_store::Record;

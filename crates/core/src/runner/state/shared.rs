@@ -18,7 +18,7 @@ use super::sessions::Sessions;
 use super::stdin::JobStdin;
 use super::tasks::RunnerTasks;
 use crate::hosts::{HostRef, Hosts, Link};
-use crate::runner::storing::Storing;
+use crate::keeping::Storing;
 use sshjobs_base::lock::{LockGuard, lock};
 use sshjobs_job::{Job, JobId, Outcome};
 use sshjobs_store::{Record, SharedValue, StoreError};

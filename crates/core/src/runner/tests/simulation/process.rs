@@ -16,6 +16,7 @@ use super::dice::Dice;
 use super::host::{Network, SimulatedHost};
 use super::session::SimulatedSessions;
 use crate::hosts::{Access, HostBook, HostRef, Hosts, Pool, PoolLimits};
+use crate::keeping::{Storing, StoringRequests};
 use crate::runner::api::sweep;
 use crate::runner::durable::{follow_new, follower_of};
 use crate::runner::foreign::adopt;
@@ -23,7 +24,6 @@ use crate::runner::state::{
     Followers, ForeignJobs, Limits, Observer, Registry, RunnerState, RunnerTasks, Screens,
     SecretReader,
 };
-use crate::runner::storing::{Storing, StoringRequests};
 use sshjobs_base::lock::lock;
 use sshjobs_job::{Job, Outcome};
 use sshjobs_ssh::Resolver;

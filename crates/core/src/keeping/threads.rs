@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::health::warn;
 use super::requests::{StoringRequests, Task};
-use super::storing::{Storing, warn};
+use super::storing::Storing;
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_base::sync::{Mutex, lock};
 use sshjobs_job::JobId;

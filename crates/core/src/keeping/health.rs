@@ -91,6 +91,13 @@ impl StoreHealth {
     }
 }
 
+/// Logs that records could not be written.
+pub(super) fn warn(done: Result<(), StoreError>) {
+    if let Err(error) = done {
+        tracing::warn!(%error, "the records of jobs can't be written");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;

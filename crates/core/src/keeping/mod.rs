@@ -3,7 +3,7 @@
 //! # Theory of operation
 //!
 //! Output is shown once it is stored. A recording task puts events into its job's queue
-//! (`job/log/pending.rs`) and calls the threads `sshjobs-output`. One of them takes a batch,
+//! (`crates/job/src/keeping`, which has the states) and calls the threads `sshjobs-output`. One of them takes a batch,
 //! appends it to the job's segment, and only then applies it to the log, where readers see it. The
 //! recording task takes nothing more from its far end while the queue is long, unless the store stands still.
 //!
@@ -20,11 +20,18 @@
 mod health;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod kept_job;
+mod output;
+mod records;
 mod requests;
 mod retention_clock;
 mod storing;
+mod sweep;
+#[cfg(test)]
+mod tests;
 mod threads;
 
+pub(crate) use records::{FLUSH_TO_END, FLUSH_TO_READ, Registration};
 #[cfg(test)]
 pub(crate) use requests::StoringRequests;
-pub(crate) use storing::{FLUSH_TO_END, FLUSH_TO_READ, Registration, Storing};
+pub(crate) use storing::Storing;

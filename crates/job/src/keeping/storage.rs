@@ -1,8 +1,11 @@
+//! Where a job's output is stored.
+
 use std::sync::Arc;
 
-use super::archive::Archive;
-use crate::log::{OutputStore, Pending};
-use sshjobs_base::sync::Mutex;
+use super::output_store::OutputStore;
+use super::queue::OutputQueue;
+use crate::archive::Archive;
+use sshjobs_base::sync::{Mutex, lock};
 
 /// Where a job's output is stored.
 #[derive(Clone)]
@@ -12,7 +15,7 @@ pub struct Storage {
     /// Reads the stored output.
     pub archive: Arc<dyn Archive>,
     /// Output that is not stored yet.
-    pub(super) pending: Arc<Mutex<Pending>>,
+    pub(crate) queue: Arc<Mutex<OutputQueue>>,
 }
 
 impl Storage {
@@ -21,7 +24,12 @@ impl Storage {
         Self {
             output_store,
             archive,
-            pending: Arc::default(),
+            queue: Arc::default(),
         }
+    }
+
+    /// Whether a batch is being stored, or is stored and not yet shown.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        lock(&self.queue).is_in_flight()
     }
 }
