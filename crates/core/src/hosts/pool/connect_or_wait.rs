@@ -46,38 +46,50 @@ pub(super) enum ConnectStep<T, E> {
     GiveUp(Arc<E>),
 }
 
-/// Counts a caller in the queue while it lives.
-pub(super) struct CountedWaiter<'a, E> {
-    queue: &'a Mutex<Queue<E>>,
-    changed: &'a watch::Sender<()>,
-    count: fn(&mut Queue<E>) -> &mut usize,
+/// What a caller in the queue does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum QueuedAs {
+    Waiting,
+    Connecting,
 }
 
-impl<'a, E> CountedWaiter<'a, E> {
-    pub(super) fn new<T>(
-        host: &'a PooledHost<T, E>,
-        count: fn(&mut Queue<E>) -> &mut usize,
-    ) -> Self {
-        *count(&mut lock(&host.queue)) += 1;
-        Self::already(host, count)
-    }
-
-    /// For a caller that is counted already.
-    pub(super) fn already<T>(
-        host: &'a PooledHost<T, E>,
-        count: fn(&mut Queue<E>) -> &mut usize,
-    ) -> Self {
-        Self {
-            queue: &host.queue,
-            changed: &host.changed,
-            count,
+impl<E> Queue<E> {
+    /// The number of callers that do this.
+    fn count(&mut self, role: QueuedAs) -> &mut usize {
+        match role {
+            QueuedAs::Waiting => &mut self.waiting,
+            QueuedAs::Connecting => &mut self.connecting,
         }
     }
 }
 
-impl<E> Drop for CountedWaiter<'_, E> {
+/// A caller that is counted in the queue. Dropping it takes the count back.
+pub(super) struct QueuedCaller<'a, E> {
+    queue: &'a Mutex<Queue<E>>,
+    changed: &'a watch::Sender<()>,
+    role: QueuedAs,
+}
+
+impl<'a, E> QueuedCaller<'a, E> {
+    /// Counts a caller.
+    pub(super) fn enter<T>(host: &'a PooledHost<T, E>, role: QueuedAs) -> Self {
+        *lock(&host.queue).count(role) += 1;
+        Self::counted(host, role)
+    }
+
+    /// A caller that [`step`](PooledHost::step) has counted.
+    pub(super) fn counted<T>(host: &'a PooledHost<T, E>, role: QueuedAs) -> Self {
+        Self {
+            queue: &host.queue,
+            changed: &host.changed,
+            role,
+        }
+    }
+}
+
+impl<E> Drop for QueuedCaller<'_, E> {
     fn drop(&mut self) {
-        *(self.count)(&mut lock(self.queue)) -= 1;
+        *lock(self.queue).count(self.role) -= 1;
         self.changed.send_modify(|()| ());
     }
 }

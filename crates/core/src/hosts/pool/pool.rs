@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connect_or_wait::{ConnectStep, CountedWaiter, PooledHost};
+use super::connect_or_wait::{ConnectStep, PooledHost, QueuedAs, QueuedCaller};
 use super::{Connect, HostUsage, Lease, PoolError, PoolLimits, Pooled};
 use crate::hosts::HostRef;
 use sshjobs_base::lock::lock;
@@ -83,7 +83,7 @@ impl<C: Connect> Pool<C> {
         let began = Instant::now();
         // Read before the first step: each later failure ends this caller's wait, too.
         let failures = lock(&entry.queue).failures;
-        let waiting = CountedWaiter::new(&entry, |queue| &mut queue.waiting);
+        let waiting = QueuedCaller::enter(&entry, QueuedAs::Waiting);
         let mut changed = entry.changed.subscribe();
         loop {
             // From here on no change is missed.
@@ -115,7 +115,7 @@ impl<C: Connect> Pool<C> {
             }
         }
         // `step` has counted this caller. The guard takes the count back, also on cancellation.
-        let connecting = CountedWaiter::already(&entry, |queue| &mut queue.connecting);
+        let connecting = QueuedCaller::counted(&entry, QueuedAs::Connecting);
         drop(waiting);
         match Box::pin(self.connect.connect(host)).await {
             // `connecting` is dropped after `add`, so that the callers it wakes find the slots.
@@ -158,7 +158,7 @@ impl<C: Connect> Pool<C> {
         if lease.take_all() {
             return Ok(lease);
         }
-        let _connecting = CountedWaiter::new(&entry, |queue| &mut queue.connecting);
+        let _connecting = QueuedCaller::enter(&entry, QueuedAs::Connecting);
         match Box::pin(self.connect.connect(host)).await {
             Ok(connection) => Ok(entry.add_alone(connection, self.limits.channels_per_connection)),
             Err(error) => Err(PoolError::Connect(entry.fail(error))),
@@ -186,7 +186,7 @@ impl<C: Connect> Pool<C> {
         host: &HostRef,
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = self.entry(host);
-        let _connecting = CountedWaiter::new(&entry, |queue| &mut queue.connecting);
+        let _connecting = QueuedCaller::enter(&entry, QueuedAs::Connecting);
         let connected = self.connect.connect(host).await;
         connected
             .map(|connection| entry.add(connection, 0))
