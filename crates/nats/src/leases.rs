@@ -55,43 +55,90 @@ pub(super) struct Own {
 }
 
 struct LeaseState {
-    /// Revision of the own entry. `None` before the first renewal, and after a failed one.
+    own: OwnLease,
+    others: OtherReplicas,
+    held: HeldHosts,
+}
+
+/// The lease of this replica.
+struct OwnLease {
+    /// Revision of its entry. `None` before the first renewal, and after a failed one.
     revision: Option<u64>,
     /// Time at which the last successful renewal was sent. No clock of another machine matters.
     renewed_at: Option<Instant>,
-    /// Replicas that were there at the last look.
-    replicas: BTreeMap<String, Replica>,
-    /// Replicas that were not there, and since when.
+    /// What this replica is about to do.
+    plan: ReplicaPlan,
+}
+
+/// What this replica knows of the others.
+#[derive(Default)]
+struct OtherReplicas {
+    /// Those that were there at the last look.
+    seen: BTreeMap<String, Replica>,
+    /// Those that were not there, and since when.
     missing: HashMap<String, Instant>,
     /// Until then a missing replica counts as alive: NATS was out of reach, so that no replica
     /// could renew its lease.
     trusted_until: Option<Instant>,
-    /// Hosts that this replica holds, with their fencing tokens.
-    held: HashMap<String, u64>,
-    /// What this replica is about to do.
-    plan: ReplicaPlan,
-    /// Number of renewals after which the held hosts must still be compared with NATS. Not 0 after
-    /// the lease had run out: another replica may have taken some of them, or may just be about to.
-    checks: u32,
-    /// Whether the held hosts were compared with NATS since the lease last ran out. Until then this
-    /// replica may believe that it holds hosts which another one has taken.
-    is_checked: bool,
-    /// How often the lease may have run out.
-    lapses: u64,
 }
 
-impl LeaseState {
+impl OtherReplicas {
     /// Counts missing replicas as alive for a while: their leases may have run out only because NATS
     /// could not be reached.
-    fn trust_others(&mut self, until: Instant) {
+    fn trust(&mut self, until: Instant) {
         self.missing.clear();
         self.trusted_until = Some(until);
     }
 
+    /// Notes what a look has found.
+    fn note_seen(&mut self, seen: BTreeMap<String, Replica>, now: Instant) {
+        let before = std::mem::replace(&mut self.seen, seen);
+        self.missing.retain(|name, _| !self.seen.contains_key(name));
+        for name in before.into_keys().filter(|name| !self.seen.contains_key(name)) {
+            self.missing.insert(name, now);
+        }
+    }
+}
+
+/// Hosts that this replica holds.
+#[derive(Default)]
+struct HeldHosts {
+    /// The hosts, with their fencing tokens.
+    tokens: HashMap<String, u64>,
+    /// How often the lease may have run out: another replica may have taken some of the hosts then.
+    lapses: u64,
+    check: HostCheck,
+}
+
+/// Whether the held hosts must be compared with NATS.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum HostCheck {
+    /// The lease has not run out since the last check.
+    #[default]
+    Settled,
+    /// The lease has run out: this replica may believe that it holds hosts which another one has taken.
+    Due,
+    /// They were compared, and are again after this many renewals: another replica may just have been about
+    /// to take one.
+    Repeated(u32),
+}
+
+impl HeldHosts {
     fn note_lapse(&mut self) {
-        self.checks = CHECKS;
-        self.is_checked = false;
         self.lapses += 1;
+        self.check = HostCheck::Due;
+    }
+
+    /// Notes a comparison that began after this many lapses.
+    fn note_check(&mut self, lapses: u64) {
+        // If the lease has run out since, the hosts that were read first may be taken now.
+        if self.lapses == lapses {
+            self.check = match self.check {
+                HostCheck::Due => HostCheck::Repeated(CHECKS - 1),
+                HostCheck::Repeated(0 | 1) | HostCheck::Settled => HostCheck::Settled,
+                HostCheck::Repeated(left) => HostCheck::Repeated(left - 1),
+            };
+        }
     }
 }
 
@@ -180,16 +227,13 @@ impl Leases {
             is_lost: watch::Sender::new(false),
             lifetime,
             state: Mutex::new(LeaseState {
-                revision: None,
-                renewed_at: None,
-                replicas: BTreeMap::new(),
-                missing: HashMap::new(),
-                trusted_until: None,
-                held: HashMap::new(),
-                plan: ReplicaPlan::Stay,
-                checks: 0,
-                is_checked: true,
-                lapses: 0,
+                own: OwnLease {
+                    revision: None,
+                    renewed_at: None,
+                    plan: ReplicaPlan::Stay,
+                },
+                others: OtherReplicas::default(),
+                held: HeldHosts::default(),
             }),
             records,
             events,
@@ -327,21 +371,21 @@ impl Leases {
         let mut state = lock(&self.state);
         match renewed {
             Ok(revision) => {
-                state.revision = Some(revision);
-                let before = state.renewed_at.replace(sent_at);
+                state.own.revision = Some(revision);
+                let before = state.own.renewed_at.replace(sent_at);
                 if before.is_some_and(|before| before.elapsed() >= self.lifetime) {
-                    state.note_lapse();
+                    state.held.note_lapse();
                 }
-                if state.checks > 0 {
+                if state.held.check != HostCheck::Settled {
                     self.to_check.notify_one();
                 }
                 Ok(())
             }
             Err(error) => {
                 // Perhaps NATS has stored it: the next renewal replaces it whatever it is.
-                state.revision = None;
+                state.own.revision = None;
                 // A full NATS takes no renewal of any replica.
-                state.trust_others(sent_at + self.lifetime);
+                state.others.trust(sent_at + self.lifetime);
                 Err(error)
             }
         }
@@ -361,10 +405,10 @@ impl Leases {
     async fn check_hosts(&self) -> Result<(), StoreError> {
         let (held, lapses) = {
             let state = lock(&self.state);
-            if state.checks == 0 {
+            if state.held.check == HostCheck::Settled {
                 return Ok(());
             }
-            (state.held.clone(), state.lapses)
+            (state.held.tokens.clone(), state.held.lapses)
         };
         for (host, token) in held {
             let entry = self.in_time(entries::exact(&self.hosts, &subject_token(&host))).await?;
@@ -375,27 +419,22 @@ impl Leases {
                 tracing::warn!(host, "another replica has taken this host over");
                 let mut state = lock(&self.state);
                 // It may have been taken again meanwhile, with a higher token.
-                if state.held.get(&host) != Some(&token) {
+                if state.held.tokens.get(&host) != Some(&token) {
                     continue;
                 }
-                state.held.remove(&host);
+                state.held.tokens.remove(&host);
                 drop(state);
                 self.events.send(StoreEvent::HostLost(host));
             }
         }
-        let mut state = lock(&self.state);
-        // If the lease has run out since, the hosts that were read first may be taken now.
-        if state.lapses == lapses {
-            state.checks = state.checks.saturating_sub(1);
-            state.is_checked = true;
-        }
+        lock(&self.state).held.note_check(lapses);
         Ok(())
     }
 
     async fn write_own_entry(&self) -> Result<u64, StoreError> {
         let (revision, plan, hosts) = {
             let state = lock(&self.state);
-            (state.revision, state.plan, state.held.len())
+            (state.own.revision, state.own.plan, state.held.tokens.len())
         };
         let (jobs, newest_record) = {
             let index = self.records.index();
@@ -414,9 +453,9 @@ impl Leases {
         };
         let value = serde_json::to_vec(&entry).map_err(failed)?;
         let key = subject_token(&self.own.name);
-        if revision.is_none() && lock(&self.state).renewed_at.is_some() {
+        if revision.is_none() && lock(&self.state).own.renewed_at.is_some() {
             // Whether the entry has run out since is unknown.
-            lock(&self.state).note_lapse();
+            lock(&self.state).held.note_lapse();
         }
         if let Some(revision) = revision {
             match self.replicas.update(&key, value.clone().into(), revision).await {
@@ -424,7 +463,7 @@ impl Leases {
                 // The entry has run out, although the clock of this machine may not say so: it stands
                 // still while the machine sleeps.
                 Err(error) if lost_race(&error) && !is_undecided(&error) => {
-                    lock(&self.state).note_lapse();
+                    lock(&self.state).held.note_lapse();
                 }
                 Err(_) => {}
             }
@@ -441,18 +480,11 @@ impl Leases {
         let replicas = match looked {
             Ok(replicas) => replicas,
             Err(error) => {
-                state.trust_others(now + self.lifetime);
+                state.others.trust(now + self.lifetime);
                 return Err(error);
             }
         };
-        let before = std::mem::replace(&mut state.replicas, replicas);
-        let LeaseState {
-            replicas, missing, ..
-        } = &mut *state;
-        missing.retain(|name, _| !replicas.contains_key(name));
-        for name in before.into_keys().filter(|name| !replicas.contains_key(name)) {
-            missing.insert(name, now);
-        }
+        state.others.note_seen(replicas, now);
         Ok(())
     }
 
@@ -461,22 +493,22 @@ impl Leases {
     /// it held then were compared with NATS.
     pub(super) fn is_valid(&self) -> bool {
         let state = lock(&self.state);
-        let is_fresh = state.renewed_at.is_some_and(|at| at.elapsed() < self.lifetime * 2 / 3);
-        is_fresh && state.is_checked && !*self.is_lost.borrow()
+        let is_fresh = state.own.renewed_at.is_some_and(|at| at.elapsed() < self.lifetime * 2 / 3);
+        is_fresh && state.held.check != HostCheck::Due && !*self.is_lost.borrow()
     }
 
     /// Description of a replica. `None` if it has left or died.
     pub(super) fn alive(&self, name: &str) -> Option<String> {
         let mut state = lock(&self.state);
-        if let Some(replica) = state.replicas.get(name) {
+        if let Some(replica) = state.others.seen.get(name) {
             return (replica.plan != ReplicaPlan::Gone).then(|| replica.about(name));
         }
         let now = Instant::now();
-        if state.trusted_until.is_some_and(|until| now < until) {
+        if state.others.trusted_until.is_some_and(|until| now < until) {
             return Some(format!("replica {name}"));
         }
         // A lease that is renewed late shows up at the next look.
-        let missing_since = *state.missing.entry(name.to_owned()).or_insert(now);
+        let missing_since = *state.others.missing.entry(name.to_owned()).or_insert(now);
         let is_gone = now.duration_since(missing_since) >= self.lifetime / 3;
         (!is_gone).then(|| format!("replica {name}"))
     }
@@ -487,12 +519,13 @@ impl Leases {
         let state = lock(&self.state);
         OwnStatus {
             replicas: state
-                .replicas
+                .others
+                .seen
                 .values()
                 .filter(|replica| replica.plan != ReplicaPlan::Gone)
                 .count(),
-            hosts: state.held.len(),
-            lease_age: state.renewed_at.map(|at| at.elapsed()),
+            hosts: state.held.tokens.len(),
+            lease_age: state.own.renewed_at.map(|at| at.elapsed()),
             may_act,
         }
     }
@@ -501,29 +534,29 @@ impl Leases {
     /// client.
     pub(super) fn is_other(&self, name: &str) -> bool {
         let state = lock(&self.state);
-        let replica = state.replicas.get(name);
+        let replica = state.others.seen.get(name);
         name != self.own.name && replica.is_some_and(|replica| replica.plan != ReplicaPlan::Gone)
     }
 
     /// Names of the other replicas that were there at the last look.
     pub(super) fn others(&self) -> Vec<String> {
         let state = lock(&self.state);
-        let others = state
-            .replicas
-            .iter()
-            .filter(|(name, replica)| replica.plan != ReplicaPlan::Gone && **name != self.own.name);
+        let others =
+            state.others.seen.iter().filter(|(name, replica)| {
+                replica.plan != ReplicaPlan::Gone && **name != self.own.name
+            });
         others.map(|(name, _)| name.clone()).collect()
     }
 
     /// Names of the replicas that hold hosts and take further ones.
     fn staying(&self) -> Vec<String> {
         let state = lock(&self.state);
-        let others = state.replicas.iter().filter(|(name, replica)| {
+        let others = state.others.seen.iter().filter(|(name, replica)| {
             // The own plan may be newer than the entry.
             replica.plan == ReplicaPlan::Stay && **name != self.own.name
         });
         let mut names: Vec<String> = others.map(|(name, _)| name.clone()).collect();
-        if state.plan == ReplicaPlan::Stay {
+        if state.own.plan == ReplicaPlan::Stay {
             names.push(self.own.name.clone());
         }
         names
@@ -531,7 +564,7 @@ impl Leases {
 
     /// The fencing token of a host that this replica holds.
     pub(super) fn held(&self, host: &str) -> Option<u64> {
-        lock(&self.state).held.get(host).copied()
+        lock(&self.state).held.tokens.get(host).copied()
     }
 
     /// Takes a host for this replica, unless a replica that is alive holds it.
@@ -562,7 +595,7 @@ impl Leases {
             match taken {
                 Ok(token) => {
                     let mut state = lock(&self.state);
-                    let held = state.held.entry(host.to_owned()).or_insert(token);
+                    let held = state.held.tokens.entry(host.to_owned()).or_insert(token);
                     // Of two calls at once the older token may come last.
                     *held = token.max(*held);
                     return Ok(Holder::Here(*held));
@@ -593,7 +626,7 @@ impl Leases {
 
     /// Hosts that this replica holds and another one should.
     pub(super) fn misplaced(&self) -> Vec<String> {
-        let held: Vec<String> = lock(&self.state).held.keys().cloned().collect();
+        let held: Vec<String> = lock(&self.state).held.tokens.keys().cloned().collect();
         held.into_iter().filter(|host| self.preferred(host) != self.own.name).collect()
     }
 
@@ -611,7 +644,7 @@ impl Leases {
         let Some(token) = self.held(host) else { return Ok(None) };
         let given = self.hosts.update(subject_token(host), to.clone().into(), token).await;
         // Also if it was lost meanwhile.
-        lock(&self.state).held.remove(host);
+        lock(&self.state).held.tokens.remove(host);
         match given {
             Ok(_) => Ok(Some(to)),
             Err(error) if lost_race(&error) => Ok(None),
@@ -621,13 +654,13 @@ impl Leases {
 
     /// Notes that this replica hands its hosts over, so that no other one chooses it.
     pub(super) async fn prepare_to_leave(&self) -> Result<(), StoreError> {
-        lock(&self.state).plan = ReplicaPlan::Leave;
+        lock(&self.state).own.plan = ReplicaPlan::Leave;
         self.renew().await
     }
 
     /// Says that this replica has ended, so that others need not wait for its lease to run out.
     pub(super) async fn leave(&self) {
-        lock(&self.state).plan = ReplicaPlan::Gone;
+        lock(&self.state).own.plan = ReplicaPlan::Gone;
         if let Err(error) = self.write_own_entry().await {
             tracing::debug!(%error, "others see only later that this replica has ended");
         }
