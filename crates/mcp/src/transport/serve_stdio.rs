@@ -1,6 +1,5 @@
 //! MCP on stdin and stdout, from the first message to the end of the last job.
 
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,11 +7,10 @@ use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{stdin, stdout};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{interval, sleep};
-use tokio_util::sync::CancellationToken;
 
-use super::stdio::{Carried, Wire};
+use super::stdio::{ClientGone, Wire};
 use crate::ask::Elicitor;
 use crate::server::McpServer;
 use sshjobs_wire::Service;
@@ -46,15 +44,6 @@ pub async fn serve_stdio(service: Service, elicitor: Arc<Elicitor>) -> Result<()
     served
 }
 
-/// Resolves when everything was written. If writing fails, cancels `broken`.
-async fn carried_to_the_end(carry_out: impl Future<Output = Carried>, broken: &CancellationToken) {
-    if carry_out.await == Carried::NoFurther {
-        // A return would not do: `join!` would still wait for the server.
-        broken.cancel();
-        pending().await
-    }
-}
-
 /// Resolves when our stdout has no reader. A pipe reports that without a write.
 async fn stdout_is_closed() {
     let mut tick = interval(STDOUT_CHECK_INTERVAL);
@@ -73,38 +62,69 @@ async fn stdout_is_closed() {
     }
 }
 
+/// The signals that stop the process.
+struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl StopSignals {
+    fn catch() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Resolves at the first of them.
+    async fn first(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            _ = self.hang_up.recv() => {}
+        }
+    }
+}
+
+/// What ends serving before the server has answered everything.
+enum Interruption {
+    Failed(ServeError),
+    ClientGone,
+}
+
 async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
     // First, so that a signal during the handshake ends the jobs, too.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
-    let ended = CancellationToken::new();
-    let broken = CancellationToken::new();
-    let (carry_in, carry_out, server_ends) =
-        Wire::new().into_parts(stdin(), stdout(), ended.clone());
-    let abandoned = async {
-        ended.cancelled().await;
-        sleep(LAST_ANSWERS).await;
-    };
-    let serving = async {
+    let mut signals = StopSignals::catch()?;
+    let (carry_in, carry_out, server_ends) = Wire::new().into_parts(stdin(), stdout());
+    let answering = async {
         let running = match McpServer::new(service, elicitor).serve(server_ends).await {
             Ok(running) => running,
             // A client may disconnect after it has only listed features.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
-            Err(error) => return Err(ServeError::Initialize(Box::new(error))),
+            Err(error) => {
+                return Err(Interruption::Failed(ServeError::Initialize(Box::new(
+                    error,
+                ))));
+            }
         };
-        running.waiting().await?;
-        Ok(())
+        let ended = running.waiting().await;
+        ended.map(|_reason| ()).map_err(|error| Interruption::Failed(error.into()))
+    };
+    let writing = async { carry_out.await.map_err(|ClientGone| Interruption::ClientGone) };
+    let reading = async {
+        carry_in.await;
+        // The server ends, too, once it has answered.
+        sleep(LAST_ANSWERS).await;
     };
     tokio::select! {
-        (served, ()) = async { tokio::join!(serving, carried_to_the_end(carry_out, &broken)) } => served,
-        () = broken.cancelled() => Ok(()),
+        served = async { tokio::try_join!(answering, writing) } => match served {
+            Ok(_) | Err(Interruption::ClientGone) => Ok(()),
+            Err(Interruption::Failed(error)) => Err(error),
+        },
+        () = reading => Ok(()),
         () = stdout_is_closed() => Ok(()),
-        // Never resolves: the end of stdin ends `serving`, or `abandoned` at the latest.
-        () = carry_in => Ok(()),
-        () = abandoned => Ok(()),
-        _ = terminate.recv() => Ok(()),
-        _ = interrupt.recv() => Ok(()),
-        _ = hang_up.recv() => Ok(()),
+        () = signals.first() => Ok(()),
     }
 }

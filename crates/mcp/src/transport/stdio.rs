@@ -2,7 +2,6 @@
 //! progress are bounded.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
@@ -15,7 +14,6 @@ use tokio::io::{
     DuplexStream, duplex,
 };
 use tokio::sync::{mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 /// The longest message a client may send, in bytes.
 const LONGEST_MESSAGE: usize = 8 << 20;
@@ -92,17 +90,16 @@ impl Wire {
         }
     }
 
-    /// Splits the wire into a future that copies the client's messages to the server, cancels
-    /// `ended` at their end and never resolves; one that copies the server's messages to the client
-    /// and resolves after the last; and the server's streams.
+    /// Splits the wire into a future that copies the client's messages to the server and resolves at
+    /// their end; one that copies the server's messages to the client and resolves after the last; and the
+    /// server's streams.
     pub(crate) fn into_parts(
         self,
         input: impl tokio::io::AsyncRead + Unpin,
         output: impl AsyncWrite + Unpin,
-        ended: CancellationToken,
     ) -> (
         impl Future<Output = ()>,
-        impl Future<Output = Carried>,
+        impl Future<Output = Result<(), ClientGone>>,
         (DuplexStream, DuplexStream),
     ) {
         let (sender, receiver) = self.answers;
@@ -114,30 +111,23 @@ impl Wire {
                 tracing::debug!(%error, "stdin can't be read any further");
             }
             // Here the server's stream is dropped already, so that rmcp sees the end, too.
-            ended.cancel();
-            pending().await
         };
         let carry_out = async move {
             if let Err(error) =
                 carry_out(BufReader::new(self.from_server), output, receiver, answered).await
             {
                 tracing::debug!(%error, "stdout can't be written any further");
-                return Carried::NoFurther;
+                return Err(ClientGone);
             }
-            Carried::All
+            Ok(())
         };
         (carry_in, carry_out, self.server)
     }
 }
 
-/// Result of copying the server's messages.
+/// The client reads no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
-    /// All were written.
-    All,
-    /// Not all: the client reads no more.
-    NoFurther,
-}
+pub(crate) struct ClientGone;
 
 async fn carry_in(
     mut input: impl AsyncBufRead + Unpin,
@@ -381,12 +371,10 @@ mod tests {
         let wire = Wire::new();
         let (client, output) = duplex(1 << 20);
         let input = &br#"{"id":5,"method":"tools/call","params":[]}"#[..];
-        let ended = CancellationToken::new();
-        let (carry_in, carry_out, server) = wire.into_parts(input, output, ended);
+        let (carry_in, carry_out, server) = wire.into_parts(input, output);
         let mut answers = BufReader::new(client).lines();
         let answer = tokio::select! {
-            () = carry_in => unreachable!("it never resolves"),
-            _ = carry_out => unreachable!("the server has not ended"),
+            _ = async { tokio::join!(carry_in, carry_out) } => unreachable!("the server has not ended"),
             answer = answers.next_line() => answer.unwrap().unwrap(),
         };
         drop(server);
@@ -411,9 +399,8 @@ mod tests {
         let long = "x".repeat(LONGEST_MESSAGE + 100);
         let input = format!("{{\"id\":1}}\n{{\"id\":2,}}\n{long}\n{{\"id\":3}}");
         let (mut client, output) = duplex(1 << 20);
-        let ended = CancellationToken::new();
         let (carry_in, carry_out, (mut reads, mut writes)) =
-            wire.into_parts(input.as_bytes(), output, ended.clone());
+            wire.into_parts(input.as_bytes(), output);
         let server = async move {
             let mut got = String::new();
             reads.read_to_string(&mut got).await.unwrap();
@@ -422,11 +409,7 @@ mod tests {
             tokio::task::yield_now().await;
             writes.write_all(b"line\n").await.unwrap();
         };
-        tokio::select! {
-            _ = async { tokio::join!(server, carry_out) } => {}
-            () = carry_in => unreachable!("it waits for ever"),
-        }
-        assert!(ended.is_cancelled());
+        tokio::join!(server, carry_out, carry_in).1.unwrap();
         let mut told = String::new();
         client.read_to_string(&mut told).await.unwrap();
         let mut lines: Vec<&str> = told.lines().collect();
@@ -445,7 +428,7 @@ mod tests {
         let input: String = (0..MOST_CALLS * 3).map(call).collect();
         let (client, output) = duplex(64);
         let (carry_in, carry_out, (reads, mut writes)) =
-            Wire::new().into_parts(input.as_bytes(), output, CancellationToken::new());
+            Wire::new().into_parts(input.as_bytes(), output);
         let mut lines = BufReader::new(reads).lines();
         let mut seen = 0;
         let server = async {
