@@ -19,8 +19,8 @@ use super::service::{
     api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_options,
 };
 use sshjobs_cli::{
-    self, Cli, CliVerb, ClusterVerb, HostsArgs, HostsVerb, LogFormat, LogLevel, ProgramExit,
-    StoreVerb,
+    self, AuditArgs, Cli, CliVerb, ClusterArgs, ClusterVerb, HostsArgs, HostsVerb, LogFormat,
+    LogLevel, ProgramExit, StoreVerb, TokenArgs,
 };
 use sshjobs_core::jobs::Config;
 use sshjobs_wire::remote::ServerClient;
@@ -142,8 +142,8 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         ))),
         None => None,
     };
-    if server.is_some() && verb.runs_here_only() {
-        return Err(not_with_server(&verb_name));
+    if server.is_some() {
+        refuse_what_runs_here(&verb, &verb_name)?;
     }
     // Each page of this future costs every command line a page fault. The largest futures are boxed, so that they
     // add none.
@@ -157,22 +157,9 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         CliVerb::Hosts(HostsArgs {
             verb: Some(HostsVerb::Add(args)),
             ..
-        }) => {
-            if server.is_some() {
-                return Err(not_with_server("hosts add"));
-            }
-            sshjobs_cli::add_host(file, &args)?
-        }
+        }) => sshjobs_cli::add_host(file, &args)?,
         CliVerb::Hosts(args) => {
             sshjobs_cli::hosts(&api_with_ssh(server, config, &args.ssh)?, args).await
-        }
-        CliVerb::Put(_) | CliVerb::Get(_) | CliVerb::Edit(_) | CliVerb::Forward(_)
-            if server.is_some() =>
-        {
-            return Err(Error::invalid(
-                "put, get, edit and forward don't work with --server",
-                "omit --server or unset SSHJOBS_SERVER, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
-            ));
         }
         CliVerb::Put(args) => {
             let config = with_options(config, &args.ssh);
@@ -214,8 +201,7 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         CliVerb::Help(args) => sshjobs_cli::help(&args),
         CliVerb::Mcp(args) => sshjobs_cli::mcp(&args)?,
         CliVerb::Init(args) => {
-            let service = of_a_person(config, None);
-            sshjobs_cli::init(service.library(), file, &args).await?
+            sshjobs_cli::init(of_a_person(config, None).library(), file, &args).await?
         }
         CliVerb::Config(args) => sshjobs_cli::config(&config, &overrides, &args),
         CliVerb::Demo(args) => sshjobs_cli::demo(args).await,
@@ -223,47 +209,74 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
             Box::pin(serve_http(config, args)).await
         }
         CliVerb::Serve(args) => Box::pin(serve_stdio(config, &args)).await,
-        CliVerb::Token(args) => {
-            let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
-            sshjobs_cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
-        }
+        CliVerb::Token(args) => manage_tokens(&config, &args).await?,
         CliVerb::Policy(args) => {
-            let service = of_a_person(config, None);
-            sshjobs_cli::policy(service.library(), args).await?
+            sshjobs_cli::policy(of_a_person(config, None).library(), args).await?
         }
-        CliVerb::Audit(args) => {
-            let cluster = if args.needs_cluster() {
-                cluster(&config, args.cluster.nats.as_ref()).await?
-            } else {
-                None
-            };
-            let service = of_a_person(config, None);
-            sshjobs_cli::audit(service.library(), cluster.as_ref(), args).await?
-        }
-        CliVerb::Cluster(args) => {
-            let ClusterVerb::Status(args) = args.verb;
-            let cluster = require(cluster(&config, args.cluster.nats.as_ref()).await?)?;
-            sshjobs_cli::cluster_status(&cluster.status().await?, &args)
-        }
-        CliVerb::Store(args) => {
-            let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
-            match args.verb {
-                StoreVerb::Check(args) => sshjobs_cli::store_check(&state_dir, &args)?,
-                StoreVerb::Repair(args) => sshjobs_cli::store_repair(&state_dir, &args)?,
-                StoreVerb::Backup(args) => sshjobs_cli::store_backup(&state_dir, &args)?,
-                StoreVerb::Restore(args) => sshjobs_cli::store_restore(&state_dir, &args)?,
-                StoreVerb::Copy(args) => {
-                    let cluster = require(cluster(&config, args.to.as_ref()).await?)?;
-                    let tokens = tokens(&config, Some(&cluster)).await?;
-                    sshjobs_cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
-                }
-            }
-        }
+        CliVerb::Audit(args) => look_at_audit_log(config, args).await?,
+        CliVerb::Cluster(args) => show_cluster(&config, args).await?,
+        CliVerb::Store(args) => look_after_store(&config, args.verb).await?,
         CliVerb::Trust(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::trust(for_a_person(config).library(), args).await
         }
     })
+}
+
+async fn manage_tokens(config: &Config, args: &TokenArgs) -> Result<ProgramExit, Error> {
+    let cluster = cluster(config, args.cluster.nats.as_ref()).await?;
+    Ok(sshjobs_cli::token(
+        &tokens(config, cluster.as_ref()).await?,
+        args,
+    ))
+}
+
+async fn look_at_audit_log(config: Config, args: AuditArgs) -> Result<ProgramExit, Error> {
+    let cluster = if args.needs_cluster() {
+        cluster(&config, args.cluster.nats.as_ref()).await?
+    } else {
+        None
+    };
+    let service = of_a_person(config, None);
+    sshjobs_cli::audit(service.library(), cluster.as_ref(), args).await
+}
+
+async fn show_cluster(config: &Config, args: ClusterArgs) -> Result<ProgramExit, Error> {
+    let ClusterVerb::Status(args) = args.verb;
+    let cluster = require(cluster(config, args.cluster.nats.as_ref()).await?)?;
+    Ok(sshjobs_cli::cluster_status(&cluster.status().await?, &args))
+}
+
+async fn look_after_store(config: &Config, verb: StoreVerb) -> Result<ProgramExit, Error> {
+    let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
+    match verb {
+        StoreVerb::Check(args) => sshjobs_cli::store_check(&state_dir, &args),
+        StoreVerb::Repair(args) => sshjobs_cli::store_repair(&state_dir, &args),
+        StoreVerb::Backup(args) => sshjobs_cli::store_backup(&state_dir, &args),
+        StoreVerb::Restore(args) => sshjobs_cli::store_restore(&state_dir, &args),
+        StoreVerb::Copy(args) => {
+            let cluster = require(cluster(config, args.to.as_ref()).await?)?;
+            let tokens = tokens(config, Some(&cluster)).await?;
+            sshjobs_cli::store_copy(&state_dir, &cluster, &tokens, &args).await
+        }
+    }
+}
+
+/// Refuses a verb that a server can't perform: it is about this machine, or uses its files and ports.
+fn refuse_what_runs_here(verb: &CliVerb, verb_name: &str) -> Result<(), Error> {
+    if verb.runs_here_only() {
+        return Err(not_with_server(verb_name));
+    }
+    if !verb.uses_this_machine() {
+        return Ok(());
+    }
+    if matches!(verb, CliVerb::Hosts(_)) {
+        return Err(not_with_server("hosts add"));
+    }
+    Err(Error::invalid(
+        "put, get, edit and forward don't work with --server",
+        "omit --server or unset SSHJOBS_SERVER, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
+    ))
 }
 
 fn not_with_server(verb: &str) -> Error {
