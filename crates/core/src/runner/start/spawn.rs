@@ -74,30 +74,28 @@ async fn launch_in_task(
     shared.spawn_task(async move { drop(sender.send(launching.await)) });
     let mut launched = receiver.map(|result| result.unwrap_or(Err(SpawnError::ShuttingDown)));
 
-    let deadline = if must_wait(&job, deadline).await {
-        // Its turn may come in hours.
-        Instant::now()
+    let launched_in_time = if must_wait(&job, deadline).await {
+        // Its turn may come in hours, so its launch is not waited for.
+        (&mut launched).now_or_never()
     } else {
-        deadline
+        timeout_at(deadline, &mut launched).await.ok()
     };
-    match timeout_at(deadline, &mut launched).await {
-        // Such a job is listed with the reason, and may be refused at any time.
-        Ok(Err(_)) if !job.spec.turn.is_now() && shared.registry().is_known(&job.id) => {
+    let launch = match launched_in_time {
+        // The caller gets the id of a job that may still fail, so that its end must stay visible.
+        None if shared.registry().mark_visible(&job.id) => {
+            abandon.disarm();
             return Ok(job);
         }
-        Ok(result) => result?,
-        Err(_) => {
-            // The caller gets the id of a job that may still fail, so that its end must stay
-            // visible.
-            let is_listed = shared.registry().mark_visible(&job.id);
-            if is_listed {
-                abandon.disarm();
-                return Ok(job);
-            }
-            // The launch failed between the timeout and this line.
-            launched.await?;
-        }
+        // The launch has failed just now.
+        None => launched.await,
+        Some(launch) => launch,
+    };
+    let may_be_refused_later = !job.spec.turn.is_now();
+    if launch.is_err() && may_be_refused_later && shared.registry().is_known(&job.id) {
+        // Such a job is listed with the reason.
+        return Ok(job);
     }
+    launch?;
 
     wait_until_started(&job, deadline).await?;
     Ok(job)
