@@ -33,16 +33,11 @@ pub(crate) async fn mirror(
     shared: Arc<RunnerState>,
     job: Weak<Job>,
     log: Arc<StoredLog>,
-    mut end: StoredEnd,
+    end: StoredEnd,
     limits: RingLimits,
 ) {
     let Some(storing) = &shared.storing else { return };
     let store = &storing.store;
-    // The record was read when the job was opened.
-    let mut looked = Instant::now();
-    let mut has_failed = false;
-    // A record with an end that may not be in the log.
-    let mut record_with_end: Option<Record> = None;
     // Before the first round, so that output appended after that round is reported.
     let mut news = log.news();
     let glance = if news.are_told() {
@@ -50,76 +45,154 @@ pub(crate) async fn mirror(
     } else {
         GLANCE
     };
+    let mut copy = LogCopy {
+        log,
+        limits,
+        end: Some(end),
+        is_broken: false,
+    };
+    let mut records = RecordChecks::new();
     loop {
         let Some(job) = job.upgrade() else { return };
-        let copying = {
-            let log = Arc::clone(&log);
-            let job = Arc::clone(&job);
-            // The store may wait for a disk or a network.
-            run_blocking(move || {
-                // A reader has seen a line elsewhere that is not here yet.
-                let caught_up = if job.is_awaited() {
-                    log.catch_up()
-                } else {
-                    Ok(())
-                };
-                let copied = caught_up.and_then(|()| copy_some(&log, &mut end, limits, &job));
-                (copied, end)
-            })
-        };
-        let Some((copied, same_end)) = copying.await else {
-            // The runtime shuts down, or a bug has ended the call.
-            job.note_stale(true);
-            return;
-        };
-        end = same_end;
-        if let Some((outcome, at)) = &end.outcome
-            && job.fleet.is_some()
-            && !job.is_over()
-        {
-            // First, because readers who wait for the end are shown the members then.
-            look_at_last_record(&job, store).await;
-            job.mirror(&LogEvent::End(outcome.clone()), *at);
-        }
-        let pause = match copied {
-            Ok(MirrorStep::Some) => Duration::ZERO,
-            Ok(MirrorStep::All) => {
-                // The record was read before this round.
-                if let Some(record) = record_with_end.take() {
-                    show_unstored_end(&job, &record);
-                }
-                job.note_stale(false);
-                has_failed = false;
+        let pause = match copy.next_piece(&job, store).await {
+            CopyStep::Some => Duration::ZERO,
+            CopyStep::All => {
+                records.show_unstored_end(&job);
                 // `Job::reached` needs rounds that copied everything.
                 job.note_mirror_round();
                 glance
             }
-            Err(error) => {
-                job.note_stale(true);
-                if !std::mem::replace(&mut has_failed, true) {
-                    tracing::warn!(job = %job.id, %error, "stored output can't be followed");
-                }
-                CHECK_INTERVAL
-            }
+            CopyStep::Broken => CHECK_INTERVAL,
+            CopyStep::ShuttingDown => return,
         };
         if job.is_over() {
             look_at_last_record(&job, store).await;
             return;
         }
-        if looked.elapsed() >= CHECK_INTERVAL {
-            looked = Instant::now();
-            let record = look_at_record(&job, store).await;
-            if record.as_ref().is_some_and(|record| record.durable) {
+        if records.are_due() {
+            let is_durable = records.look(&job, store).await;
+            if is_durable {
                 adopt_if_orphan(&shared, &job.id).await;
             }
-            // Not with a shared store: its output may arrive after the record.
-            record_with_end =
-                record.filter(|record| record.outcome.is_some() && store.peers().is_none());
         }
         // Not held during the pause: `ForeignJobs` keeps a job that anything else holds.
         drop(job);
         // Resolves early if there is news. A timeout is not an error.
         timeout(pause, news.next()).await.ok();
+    }
+}
+
+/// The log of another process's job, as far as it is copied.
+struct LogCopy {
+    log: Arc<StoredLog>,
+    limits: RingLimits,
+    /// Where the copy ends. `None` while a step has it.
+    end: Option<StoredEnd>,
+    /// Whether the last piece could not be read.
+    is_broken: bool,
+}
+
+/// What a step of copying has copied.
+enum CopyStep {
+    /// Everything that is stored.
+    All,
+    /// More may be stored.
+    Some,
+    /// The log can't be read.
+    Broken,
+    /// The runtime shuts down, or a bug has ended the step.
+    ShuttingDown,
+}
+
+impl LogCopy {
+    /// Copies the next piece, until the end or until other tasks must get their turn.
+    async fn next_piece(&mut self, job: &Arc<Job>, store: &Arc<dyn Store>) -> CopyStep {
+        let Some(mut end) = self.end.take() else { return CopyStep::ShuttingDown };
+        let (log, limits) = (Arc::clone(&self.log), self.limits);
+        let of = Arc::clone(job);
+        // The store may wait for a disk or a network.
+        let copying = run_blocking(move || {
+            // A reader has seen a line elsewhere that is not here yet.
+            let caught_up = if of.is_awaited() {
+                log.catch_up()
+            } else {
+                Ok(())
+            };
+            let copied = caught_up.and_then(|()| copy_some(&log, &mut end, limits, &of));
+            (copied, end)
+        });
+        let Some((copied, end)) = copying.await else {
+            job.note_stale(true);
+            return CopyStep::ShuttingDown;
+        };
+        Self::show_end_of_fleet(&end, job, store).await;
+        self.end = Some(end);
+        match copied {
+            Ok(step) => {
+                if matches!(step, CopyStep::All) {
+                    job.note_stale(false);
+                    self.is_broken = false;
+                }
+                step
+            }
+            Err(error) => {
+                job.note_stale(true);
+                if !std::mem::replace(&mut self.is_broken, true) {
+                    tracing::warn!(job = %job.id, %error, "stored output can't be followed");
+                }
+                CopyStep::Broken
+            }
+        }
+    }
+
+    /// Shows the end of a fleet with the states of its members: readers who wait for the end are shown
+    /// these then.
+    async fn show_end_of_fleet(end: &StoredEnd, job: &Arc<Job>, store: &Arc<dyn Store>) {
+        if let Some((outcome, at)) = &end.outcome
+            && job.fleet.is_some()
+            && !job.is_over()
+        {
+            look_at_last_record(job, store).await;
+            job.mirror(&LogEvent::End(outcome.clone()), *at);
+        }
+    }
+}
+
+/// Looks at the record of another process's job, from time to time.
+struct RecordChecks {
+    looked_at: Instant,
+    /// A record with an end that may not be in the log. The log is copied once more before it counts.
+    with_end: Option<Record>,
+}
+
+impl RecordChecks {
+    /// For a job whose record was just read.
+    fn new() -> Self {
+        Self {
+            looked_at: Instant::now(),
+            with_end: None,
+        }
+    }
+
+    fn are_due(&self) -> bool {
+        self.looked_at.elapsed() >= CHECK_INTERVAL
+    }
+
+    /// Copies the state in the record. Returns whether the job is durable.
+    async fn look(&mut self, job: &Arc<Job>, store: &Arc<dyn Store>) -> bool {
+        self.looked_at = Instant::now();
+        let record = look_at_record(job, store).await;
+        let is_durable = record.as_ref().is_some_and(|record| record.durable);
+        // Not with a shared store: its output may arrive after the record.
+        self.with_end = record.filter(|record| record.outcome.is_some() && store.peers().is_none());
+        is_durable
+    }
+
+    /// After everything in the log was copied: shows an end that is only in the record.
+    fn show_unstored_end(&mut self, job: &Job) {
+        if let Some(record) = self.with_end.take() {
+            show_unstored_end(job, &record);
+        }
     }
 }
 
@@ -140,21 +213,13 @@ fn show_unstored_end(job: &Job, record: &Record) {
     job.mirror(&LogEvent::End(outcome.clone()), at);
 }
 
-/// Result of copying.
-enum MirrorStep {
-    /// Everything that is stored.
-    All,
-    /// More may be stored.
-    Some,
-}
-
 /// Copies frames from the store, until the end or until other tasks must get their turn.
 fn copy_some(
     log: &StoredLog,
     end: &mut StoredEnd,
     limits: RingLimits,
     job: &Job,
-) -> std::io::Result<MirrorStep> {
+) -> std::io::Result<CopyStep> {
     for _ in 0..TURN {
         let has_more = log.follow(end, limits, |event, at| {
             // The end of a fleet is shown with its members' states.
@@ -163,10 +228,10 @@ fn copy_some(
             }
         })?;
         if !has_more {
-            return Ok(MirrorStep::All);
+            return Ok(CopyStep::All);
         }
     }
-    Ok(MirrorStep::Some)
+    Ok(CopyStep::Some)
 }
 
 /// Copies the record of a job whose log has ended. A fleet's members are only in its record, which
