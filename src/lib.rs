@@ -101,7 +101,7 @@ mod stdio;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 #[cfg(feature = "files")]
 pub use files::{CopiedDir, DirEntry, RemoteFiles};
 pub use fleet::{Fleet, FleetLine, FleetLines, Member};
@@ -114,8 +114,8 @@ pub use stdio::{OutputPipe, StdinPipe};
 #[cfg(feature = "files")]
 pub use sshjobs_core::jobs::FileKind;
 pub use sshjobs_core::jobs::{
-    Access, Answer, Become, BecomeMethod, Command, Endpoint, Exit, FleetCounts, FleetSpec,
-    FleetSummary, FollowedBytes, ForwardSpec, HostSettings, Lagged, Limits, Line, LineNo, Lines,
-    LostWhy, MemberGroup, Outcome, Phase, Prompter, Question, SecretSource, Signal, SignalReport,
-    Stdin, StopAfter, Stream, Terminal, TerminalSize,
+    Access, Answer, Become, BecomeMethod, Command, Endpoint, ErrorKind, Exit, FleetCounts,
+    FleetSpec, FleetSummary, FollowedBytes, ForwardSpec, HostSettings, Lagged, Limits, Line,
+    LineNo, Lines, LostWhy, MemberGroup, Outcome, Phase, Prompter, Question, SecretSource, Signal,
+    SignalReport, Stdin, StopAfter, Stream, Terminal, TerminalSize,
 };

@@ -207,10 +207,7 @@ impl World {
             store: true,
             // The server's, so that one approver answers for both.
             state_dir: Some(sshd.path("state/sshjobs")),
-            policy: PolicyConfig {
-                file: Some(file),
-                ..PolicyConfig::default()
-            },
+            policy: PolicyConfig { file: Some(file) },
             ..sshd.config()
         };
         let library = Jobs::new(config, Access::Listed);
@@ -320,7 +317,9 @@ impl World {
         request["host"] = json!(case.host);
         let reply = match case.face {
             Face::Mcp => caller.tool(&format!("ssh_{}", case.act.1), request),
-            _ => caller.call(case.act.1, request).1.to_string(),
+            Face::Library | Face::Http | Face::CommandLine => {
+                caller.call(case.act.1, request).1.to_string()
+            }
         };
         // Both name the address only when it is open.
         let is_open = reply.contains("127.0.0.1:") && reply.contains("\"listen\"");

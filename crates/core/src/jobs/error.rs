@@ -106,6 +106,90 @@ pub enum Error {
     Demo(Arc<std::io::Error>),
 }
 
+/// The kind of an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No job has this id, or a fleet has no such member.
+    UnknownJob,
+    /// The job is no longer kept.
+    Expired,
+    /// No host has this name, or a pattern matches none.
+    UnknownHost,
+    /// The key of the host is unknown, has changed, or is revoked.
+    HostKey,
+    /// The host does not let the account in.
+    Login,
+    /// The host can't be reached, or its configuration is wrong.
+    Unreachable,
+    /// The policy does not allow it.
+    Refused,
+    /// The command is invalid for any host.
+    InvalidCommand,
+    /// The host did not start the command.
+    NotStarted,
+    /// The job still runs, and must end first.
+    StillRunning,
+    /// The job was not signalled.
+    Signal,
+    /// Stdin was not written or closed, or the terminal not resized.
+    Stdin,
+    /// A file was not read or written.
+    Files,
+    /// A port can't be forwarded.
+    Forward,
+    /// A pattern takes too long.
+    SlowPattern,
+    /// The state directory can't be used.
+    Storage,
+}
+
+impl Error {
+    /// Its kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::UnknownJob(_) | Self::NoMember { .. } | Self::MemberNotStarted { .. } => {
+                ErrorKind::UnknownJob
+            }
+            Self::Expired(_) => ErrorKind::Expired,
+            Self::Refused(Refusal::Host(_)) => ErrorKind::UnknownHost,
+            Self::Refused(_) | Self::Secret(_) => ErrorKind::Refused,
+            Self::NoTerminal(_) | Self::Write(_) => ErrorKind::Stdin,
+            Self::StillRunning(_) => ErrorKind::StillRunning,
+            Self::Spec(_) => ErrorKind::InvalidCommand,
+            Self::Spawn { source, .. } => {
+                if let SpawnError::Connect(error) = source {
+                    kind_of_connection(error)
+                } else {
+                    ErrorKind::NotStarted
+                }
+            }
+            Self::Connect { source, .. } => kind_of_connection(source),
+            Self::Trust(_) => ErrorKind::HostKey,
+            Self::Signal(_) => ErrorKind::Signal,
+            #[cfg(feature = "files")]
+            Self::Files(_) => ErrorKind::Files,
+            Self::Forward(_) => ErrorKind::Forward,
+            Self::TooSlow(_) => ErrorKind::SlowPattern,
+            Self::TooManyCursors(_) | Self::Store(_) | Self::Demo(_) => ErrorKind::Storage,
+        }
+    }
+}
+
+fn kind_of_connection(error: &ConnectError) -> ErrorKind {
+    match error {
+        ConnectError::HostKey(_) => ErrorKind::HostKey,
+        ConnectError::Auth { .. } | ConnectError::Paused { .. } => ErrorKind::Login,
+        ConnectError::JumpHost { source, .. } => kind_of_connection(source),
+        ConnectError::Config(_)
+        | ConnectError::Unreachable { .. }
+        | ConnectError::TimedOut { .. }
+        | ConnectError::NoCommonAlgorithm { .. }
+        | ConnectError::HungUp { .. }
+        | ConnectError::Protocol { .. } => ErrorKind::Unreachable,
+    }
+}
+
 impl From<HostError> for Error {
     fn from(error: HostError) -> Self {
         Self::Refused(error.into())

@@ -65,7 +65,7 @@ pub use cluster_config::ClusterConfig;
 pub use command::Command;
 pub use config::Config;
 pub use demo::Demo;
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 #[cfg(feature = "files")]
 pub use files::HostPath;
 pub use fleet::FleetSpec;
