@@ -80,13 +80,13 @@ impl RemoteFiles {
     /// # Errors
     /// [`Files`](crate::ErrorKind::Files).
     pub async fn put(&self, local: impl AsRef<Path>, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let local = local.as_ref().to_owned();
-        let opening = tokio::task::spawn_blocking(move || {
-            let opened = std::fs::File::open(&local);
-            let source = opened.and_then(|file| LocalFile::open(&local, file));
-            source.map_err(FilesError::local(&local))
-        });
-        let source = opening.await.expect("opening a file does not panic").map_err(failed)?;
+        let local = local.as_ref();
+        let opened = tokio::fs::File::open(local).await;
+        let opened = match opened {
+            Ok(file) => LocalFile::open(local, file.into_std().await),
+            Err(error) => Err(error),
+        };
+        let source = opened.map_err(FilesError::local(local)).map_err(failed)?;
         self.put_source(path, FileSource::File(source)).await
     }
 

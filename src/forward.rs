@@ -24,7 +24,7 @@ impl Forward {
         }
     }
 
-    /// What is forwarded, with the port that was chosen.
+    /// Its two ends, with the port that was chosen.
     pub fn spec(&self) -> &ForwardSpec {
         &self.open.status.spec
     }

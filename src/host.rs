@@ -28,6 +28,9 @@ pub struct Output {
     pub stdout: Vec<u8>,
     /// All bytes of standard error.
     pub stderr: Vec<u8>,
+    /// Bytes that were evicted before they were read. None are, except of a durable job, and of an earlier job that an
+    /// idempotency key has found.
+    pub dropped_bytes: u64,
 }
 
 /// The key that a host presents; see [`Host::key`].
@@ -51,11 +54,11 @@ impl Host {
     /// # Errors
     /// Why the host can't be used.
     pub async fn connect(&self) -> Result<(), Error> {
-        let state = self.jobs.probe(&self.name).await?;
-        state.last_error.map_or(Ok(()), |error| Err(error.into()))
+        Ok(self.jobs.connect(&self.name).await?)
     }
 
-    /// Starts a command and returns once the host runs it.
+    /// Starts a command, and returns once the host runs it. A job that waits for its turn, or that the host
+    /// has not started within [`Command::start_within`], is returned as it is.
     ///
     /// If cancelled before the command was sent, nothing is started; later, the job continues and
     /// [`Jobs::list`](crate::Jobs::list) has it.
@@ -76,16 +79,20 @@ impl Host {
     /// As [`spawn`](Self::spawn). A command that fails is not an error: see [`Output::outcome`].
     pub async fn output(&self, command: &Command) -> Result<Output, Error> {
         let mut following = self.follow(command).await?;
-        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let mut stdout = Vec::new();
+        let mut stderr = Vec::new();
+        let mut dropped_bytes = 0;
         loop {
             let piece = following.next().await;
             stdout.extend_from_slice(&piece.stdout);
             stderr.extend_from_slice(&piece.stderr);
+            dropped_bytes += piece.dropped_bytes;
             if let Some(outcome) = piece.outcome {
                 return Ok(Output {
                     outcome,
                     stdout,
                     stderr,
+                    dropped_bytes,
                 });
             }
         }

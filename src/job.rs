@@ -174,7 +174,7 @@ impl Job {
 
     async fn stream(&self, stream: Stream) -> Result<OutputPipe, Error> {
         Ok(OutputPipe::new(
-            self.core.readable(Verb::Read).await?,
+            self.core.readable(Verb::Tail).await?,
             stream,
         ))
     }

@@ -15,7 +15,7 @@ use crate::job::{Job, ListedJob};
 
 /// Jobs on remote hosts: start, find and end them.
 ///
-/// A cheap handle: clones share jobs and connections. Dropping the last clone and the last [`Job`]
+/// A cheap handle: clones share jobs and connections. Dropping the last handle that was made from it
 /// closes the connections and leaves remote processes running; [`shutdown`](Self::shutdown) ends
 /// them first.
 #[derive(Clone)]

@@ -59,6 +59,9 @@
 //! # }
 //! ```
 //!
+//! Unlike theirs: stdin is closed unless the command asks for [`Stdin::Open`], and dropping a
+//! [`StdinPipe`] does not close it; dropping a [`Job`] ends nothing.
+//!
 //! # Guarantees
 //!
 //! - One counter numbers a job's lines 1, 2, 3 …, stdout and stderr together. A number never changes and is never reused.
@@ -76,7 +79,7 @@
 //!
 //! # Features
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
 //! | `files` | files of a host: `Host::files` |
 //! | `sqlite` | a state directory, which outlives the process: `JobsBuilder::state_dir`, and durable jobs |

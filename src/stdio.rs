@@ -23,29 +23,32 @@ pub struct OutputPipe {
     reader: StreamReader<BoxStream<'static, io::Result<Bytes>>, Bytes>,
 }
 
-/// The standard input of a job. Dropping it leaves stdin open; shutting it down closes it.
+/// The standard input of a job. Shutting it down closes it; dropping it does not, unlike a child process of
+/// tokio.
 ///
-/// Writing waits as long as the command does not read. A write that is under way when this is dropped
-/// may be sent in part.
+/// Writing waits as long as the command does not read. A write whose future is dropped is still sent, by
+/// the next write, flush or shutdown; a next write that begins with the same bytes counts as the same.
+/// A policy is asked about each piece of at most 64 KiB.
 pub struct StdinPipe {
     job: core_jobs::Job,
-    pending: Option<PendingWrite>,
+    state: PipeState,
 }
 
-/// A write, or the closing of stdin, that is under way.
-enum PendingWrite {
-    Bytes {
-        length: usize,
+enum PipeState {
+    Open,
+    Writing {
+        sent: Bytes,
         done: BoxFuture<'static, io::Result<()>>,
     },
-    Close(BoxFuture<'static, io::Result<()>>),
+    Closing(BoxFuture<'static, io::Result<()>>),
+    Closed,
 }
 
 /// Most bytes that are sent at a time.
 const MOST_WRITTEN: usize = 64 << 10;
 
-/// How long one attempt waits for a command that does not read.
-const ATTEMPT: Duration = Duration::from_secs(60);
+/// Time limit for one attempt to write to a command that does not read.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
 
 impl OutputPipe {
     pub(crate) fn new(job: ReadableJob, stream: Stream) -> Self {
@@ -59,7 +62,7 @@ impl OutputPipe {
                 Some((gap.into_iter().chain([bytes]), next))
             }
         });
-        let pieces = pieces.flat_map(futures_util::stream::iter).boxed();
+        let pieces = pieces.flat_map(futures_util::stream::iter).fuse().boxed();
         Self {
             reader: StreamReader::new(pieces),
         }
@@ -92,19 +95,19 @@ impl AsyncBufRead for OutputPipe {
 
 impl StdinPipe {
     pub(crate) fn new(job: core_jobs::Job) -> Self {
-        Self { job, pending: None }
+        Self {
+            job,
+            state: PipeState::Open,
+        }
     }
 
-    /// Waits for the pending write, if there is one, and returns its length.
-    fn poll_pending(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let written = match &mut self.pending {
-            None => Ok(0),
-            Some(PendingWrite::Bytes { length, done }) => {
-                ready!(done.as_mut().poll(context)).map(|()| *length)
-            }
-            Some(PendingWrite::Close(done)) => ready!(done.as_mut().poll(context)).map(|()| 0),
+    /// Waits for the write that is under way, if there is one.
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let PipeState::Writing { done, .. } = &mut self.state else {
+            return Poll::Ready(Ok(()));
         };
-        self.pending = None;
+        let written = ready!(done.as_mut().poll(context));
+        self.state = PipeState::Open;
         Poll::Ready(written)
     }
 }
@@ -115,46 +118,96 @@ impl AsyncWrite for StdinPipe {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if bytes.is_empty() {
-            return Poll::Ready(Ok(0));
+        let is_same_write = |state: &PipeState| match state {
+            PipeState::Writing { sent, .. } => bytes.starts_with(sent),
+            PipeState::Open | PipeState::Closing(_) | PipeState::Closed => false,
+        };
+        if !is_same_write(&self.state) {
+            // Its future was dropped: it is sent first.
+            ready!(self.poll_written(context))?;
+            if !matches!(self.state, PipeState::Open) {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            let sent = Bytes::copy_from_slice(&bytes[..bytes.len().min(MOST_WRITTEN)]);
+            self.state = PipeState::Writing {
+                done: Box::pin(write_all(self.job.clone(), sent.clone())),
+                sent,
+            };
         }
-        if self.pending.is_none() {
-            let bytes = bytes[..bytes.len().min(MOST_WRITTEN)].to_vec();
-            self.pending = Some(PendingWrite::Bytes {
-                length: bytes.len(),
-                done: Box::pin(write_all(self.job.clone(), bytes)),
-            });
-        }
-        self.poll_pending(context)
+        let length = match &self.state {
+            PipeState::Writing { sent, .. } => sent.len(),
+            PipeState::Open | PipeState::Closing(_) | PipeState::Closed => 0,
+        };
+        self.poll_written(context).map_ok(|()| length)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_pending(context).map_ok(|_length| ())
+        self.poll_written(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !matches!(self.pending, Some(PendingWrite::Close(_))) {
-            ready!(self.poll_pending(context))?;
-            let job = self.job.clone();
-            let close = async move { job.close_stdin(ATTEMPT).await.map_err(broken_pipe) };
-            self.pending = Some(PendingWrite::Close(Box::pin(close)));
+        let before = std::mem::replace(&mut self.state, PipeState::Closed);
+        let mut closing: BoxFuture<'static, io::Result<()>> = match before {
+            PipeState::Closed => return Poll::Ready(Ok(())),
+            PipeState::Closing(closing) => closing,
+            PipeState::Open => Box::pin(close(self.job.clone())),
+            PipeState::Writing { done, .. } => {
+                let job = self.job.clone();
+                Box::pin(async move {
+                    let written = done.await;
+                    // Also after a failed write: otherwise the command would wait for input for ever.
+                    close(job).await?;
+                    written
+                })
+            }
+        };
+        let closed = closing.as_mut().poll(context);
+        if closed.is_pending() {
+            self.state = PipeState::Closing(closing);
         }
-        self.poll_pending(context).map_ok(|_length| ())
+        closed
     }
 }
 
 /// Writes all bytes, however long the command does not read.
-async fn write_all(job: core_jobs::Job, bytes: Vec<u8>) -> io::Result<()> {
-    let mut rest = bytes.as_slice();
-    loop {
-        match job.write(rest, ATTEMPT).await {
+async fn write_all(job: core_jobs::Job, bytes: Bytes) -> io::Result<()> {
+    let mut rest = &bytes[..];
+    while !rest.is_empty() {
+        match job.write(rest, ATTEMPT_LIMIT).await {
             Ok(()) => return Ok(()),
             Err(Error::Write(WriteError::Backpressure { written })) => rest = &rest[written..],
-            Err(error) => return Err(broken_pipe(error)),
+            Err(error) => return Err(stdin_error(error)),
+        }
+    }
+    Ok(())
+}
+
+/// Closes stdin after all that is written to it. A job that has ended needs no closing.
+async fn close(job: core_jobs::Job) -> io::Result<()> {
+    loop {
+        match job.close_stdin(ATTEMPT_LIMIT).await {
+            Ok(()) | Err(Error::Write(WriteError::StdinClosed | WriteError::JobEnded)) => {
+                return Ok(());
+            }
+            // Another writer of the job waits for the command to read.
+            Err(Error::Write(WriteError::Backpressure { .. })) => {}
+            Err(error) => return Err(stdin_error(error)),
         }
     }
 }
 
-fn broken_pipe(error: Error) -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, error)
+fn stdin_error(error: Error) -> io::Error {
+    let kind = if matches!(error, Error::Refused(_)) {
+        io::ErrorKind::PermissionDenied
+    } else if matches!(error, Error::Write(WriteError::Starting)) {
+        io::ErrorKind::NotConnected
+    } else if matches!(
+        error,
+        Error::Write(WriteError::StdinClosed | WriteError::JobEnded)
+    ) {
+        io::ErrorKind::BrokenPipe
+    } else {
+        io::ErrorKind::Other
+    };
+    io::Error::new(kind, error)
 }

@@ -129,7 +129,7 @@ async fn the_streams_of_a_job_are_those_of_tokio() {
     let (jobs, host) = host(&sshd).await;
     let command = shell("cat; echo done >&2").stdin(Stdin::Open);
     let job = host.spawn(&command).await.unwrap();
-    // Larger than the window of a channel, so that writing and reading have to go on together.
+    // Larger than the window of a channel, so that writing and reading depend on each other.
     let sent: Vec<u8> = (0..5_000_000).map(|number: u32| number.to_le_bytes()[0]).collect();
     let mut stdin = job.stdin();
     let writing = async {
@@ -152,6 +152,33 @@ async fn the_streams_of_a_job_are_those_of_tokio() {
     assert_eq!(lines.next_line().await.unwrap(), None);
     let closed = stdin.write_all(b"x").await.unwrap_err();
     assert_eq!(closed.kind(), std::io::ErrorKind::BrokenPipe);
+    jobs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_write_that_was_given_up_is_sent_before_the_next_one() {
+    let sshd = Sshd::start().await;
+    let (jobs, host) = host(&sshd).await;
+    let command = shell("sleep 1; wc -c").stdin(Stdin::Open);
+    let job = host.spawn(&command).await.unwrap();
+    let mut stdin = job.stdin();
+    // More than fits into the channel's window while nothing reads it.
+    let most = vec![b'a'; 8_000_000];
+    let given_up = timeout(Duration::from_millis(300), stdin.write_all(&most)).await;
+    assert!(given_up.is_err());
+
+    timeout(SOON, stdin.write_all(b"b")).await.unwrap().unwrap();
+    timeout(SOON, stdin.shutdown()).await.unwrap().unwrap();
+    stdin.shutdown().await.unwrap();
+    assert!(stdin.write_all(b"c").await.is_err());
+
+    let mut counted = String::new();
+    job.stdout().await.unwrap().read_to_string(&mut counted).await.unwrap();
+    let bytes: usize = counted.trim().parse().unwrap();
+    assert!(
+        bytes % (64 << 10) == 1 && bytes > 1,
+        "whole pieces and a byte: {bytes}"
+    );
     jobs.shutdown().await;
 }
 
@@ -207,15 +234,18 @@ async fn an_error_says_what_failed_and_its_source_says_why() {
         ErrorKind::UnknownJob
     );
     sshd.trust("other");
-    for refused in [
-        host.spawn(&Command::new("true")).await.unwrap_err(),
-        host.connect().await.unwrap_err(),
+    for (refused, text) in [
+        (
+            host.spawn(&Command::new("true")).await.unwrap_err(),
+            format!("no job could be started on {HOST}"),
+        ),
+        (
+            host.connect().await.unwrap_err(),
+            format!("{HOST} can't be resolved or reached"),
+        ),
     ] {
         assert_eq!(refused.kind(), ErrorKind::HostKey);
-        assert_eq!(
-            refused.to_string(),
-            format!("no job could be started on {HOST}")
-        );
+        assert_eq!(refused.to_string(), text);
         let why = refused.source().unwrap().to_string();
         assert!(
             why.starts_with("the key of ") && why.contains("has changed"),
@@ -254,7 +284,7 @@ async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotte
     let mut lines = job.lines().await.unwrap();
     assert_eq!(lines.next().await.unwrap().unwrap().text, "still here");
     stdin.shutdown().await.unwrap();
-    assert!(lines.next().await.is_none());
+    assert!(lines.next().await.is_none() && lines.next().await.is_none());
     job.forget().await.unwrap();
     let forgotten = jobs.job(job.id()).await.unwrap_err();
     assert_eq!(forgotten.kind(), ErrorKind::Expired);

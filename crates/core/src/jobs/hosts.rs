@@ -138,6 +138,30 @@ impl Jobs {
         })
     }
 
+    /// Connects to a host and logs in, unless there is a live connection.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the host can't be used; [`Error::Connect`] if it can't be reached.
+    pub async fn connect(&self, name: &str) -> Result<(), Error> {
+        let permit = self.door.admission.admit_connection(Verb::Probe, name).await?;
+        let host = name.to_owned();
+        let connected = self.door.inside.hosts.probe(permit.host()).await.map(drop);
+        let connected = connected.map_err(|error| {
+            let source = SpawnError::from(error);
+            if let SpawnError::Connect(source) = source {
+                return Error::Connect { host, source };
+            }
+            // Its connections are full.
+            Error::Spawn {
+                host,
+                nearest: None,
+                source,
+            }
+        });
+        self.door.note_connection(permit.host(), connected.as_ref().err());
+        connected
+    }
+
     async fn host(&self, inside: &Inside, name: String) -> HostInfo {
         let reference = HostRef {
             caller: self.caller().clone(),

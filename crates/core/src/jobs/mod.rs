@@ -27,8 +27,8 @@
 //! [`Job::search`] finds the lines that match a pattern. Dropping a future never stops a job that
 //! has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
-//! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
-//! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
+//! Every verb needs a permit of [`admission`](crate::admission), which refuses hosts that may not be used
+//! and verbs that the caller's [`Rights`] do not allow. A job is found only if the [`Caller`] may see it.
 
 mod builder;
 #[cfg(feature = "cluster")]

@@ -90,7 +90,7 @@ impl Jobs {
         }
         let job = self.run(target, command).await?;
         match job.readable(Verb::Run).await {
-            Ok(readable) => Ok(readable.follow()),
+            Ok(readable) => Ok(readable.follow_pacing()),
             Err(error) => {
                 // Otherwise it would wait for its follower for ever.
                 job.job.stop_pacing();
@@ -261,7 +261,7 @@ impl Start {
                 nearest: None,
                 source,
             })?;
-            // The earlier call may be under way, perhaps in another process, and not have come to its start.
+            // The earlier call may not have reached its start yet, perhaps in another process.
             if found.is_some() || Instant::now() >= give_up_at {
                 break found;
             }

@@ -40,15 +40,18 @@ pub struct StreamPiece {
 }
 
 impl Job {
+    /// Notes that the follower of a job that waits for one has used all bytes before these positions.
+    pub fn note_followed(&self, positions: Positions) {
+        if let Some(pacing) = &self.pacing {
+            pacing.note_taken(positions.stdout + positions.stderr);
+        }
+    }
+
     /// Waits for raw bytes after `positions`, advances these, and returns the bytes: exact,
     /// including unfinished lines.
     ///
     /// Cancelling loses nothing.
     pub async fn follow(&self, positions: &mut Positions) -> JobBytes {
-        if let Some(pacing) = &self.pacing {
-            // Not at the end: only the next call shows that the follower has used the last chunk.
-            pacing.note_taken(positions.stdout + positions.stderr);
-        }
         let mut log = self.log.subscribe();
         let waited = log.wait_for(|log| {
             log.outcome().is_some()

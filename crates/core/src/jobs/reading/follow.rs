@@ -7,6 +7,16 @@ use sshjobs_job::{JobBytes, Positions};
 pub struct Follow {
     job: ReadableJob,
     positions: Positions,
+    role: FollowerRole,
+}
+
+/// What a follower is to its job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FollowerRole {
+    /// The job waits for it, if it waits for a follower at all.
+    Pacing,
+    /// It reads beside others.
+    Watching,
 }
 
 /// The next bytes of a job.
@@ -33,7 +43,15 @@ impl ReadableJob {
         Follow {
             job: self.clone(),
             positions: Positions { stdout, stderr: 0 },
+            role: FollowerRole::Watching,
         }
+    }
+
+    /// The same for the one follower that the job waits for.
+    pub(crate) fn follow_pacing(&self) -> Follow {
+        let mut follow = self.follow();
+        follow.role = FollowerRole::Pacing;
+        follow
     }
 }
 
@@ -55,6 +73,10 @@ impl Follow {
     pub async fn next(&mut self) -> FollowedBytes {
         // A copy, stored after the await, so that a cancelled call has consumed nothing.
         let mut positions = self.positions;
+        if self.role == FollowerRole::Pacing {
+            // Only this call shows that the follower has used the bytes of the last one.
+            self.job.output().note_followed(positions);
+        }
         let JobBytes {
             stdout,
             stderr,
@@ -78,7 +100,9 @@ impl Follow {
 
 impl Drop for Follow {
     fn drop(&mut self) {
-        // Otherwise a job that waits for its follower would wait forever.
-        self.job.output().stop_pacing();
+        if self.role == FollowerRole::Pacing {
+            // Otherwise the job would wait for ever.
+            self.job.output().stop_pacing();
+        }
     }
 }

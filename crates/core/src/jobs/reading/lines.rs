@@ -49,11 +49,13 @@ impl Lines {
             unfold(state, |mut state| async {
                 state.next().await.map(|item| (item, state))
             })
+            // Callers may ask again after the end.
+            .fuse()
             .boxed(),
         )
     }
 
-    /// The next line. `None` when the job has ended and all of its lines were read. Cancel safe.
+    /// The next line. `None`, from then on, when the job has ended and all of its lines were read. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<Line, Lagged>> {
         self.0.next().await
     }

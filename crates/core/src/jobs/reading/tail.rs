@@ -133,7 +133,7 @@ impl ReadableJob {
             // Before the cursor moves: `awaits_input` may ask the host, and a call that is
             // cancelled meanwhile must not have moved the cursor.
             let awaits_input = self.awaits_input(query.selection).await;
-            // The cursor moves last, so that a cancelled call has consumed nothing.
+            // The cursor moves last, so that a call that is cancelled before has consumed nothing.
             let step = CursorMove {
                 from: Some(cursor),
                 to: tail.page.last_line_no,
