@@ -15,7 +15,7 @@ use sshjobs_store::{Record, SegmentWriter};
 pub(super) struct JobBeingStored {
     pub(super) job: Arc<Job>,
     pub(super) writer: Mutex<SegmentWriter>,
-    /// Bytes that the writer has written, for the record: whoever has the writer may wait for a disk.
+    /// Bytes that the writer has written, for the record: a thread that has locked the writer may wait for a disk.
     pub(super) stored_bytes: AtomicU64,
     /// The batch that could not be stored and must be tried again before any later output.
     /// Locked only with `writer`.

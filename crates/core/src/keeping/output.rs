@@ -1,4 +1,4 @@
-//! Storing output: what the threads `sshjobs-output`, `sshjobs-sync` and `sshjobs-overdue` do.
+//! The work of the threads that store output: `sshjobs-output`, `sshjobs-sync` and `sshjobs-overdue`.
 
 use std::io;
 use std::io::ErrorKind;
@@ -74,7 +74,8 @@ impl Storing {
             if let Some(newest) = newest {
                 writer.note_newest(newest);
             }
-            if batch.is_end {
+            // An end that was shown early is in no batch.
+            if batch.is_end || job.is_over() {
                 self.tasks.send(Task::Put(id.clone())).ok();
             }
         }

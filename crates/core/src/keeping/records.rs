@@ -1,4 +1,4 @@
-//! Records of jobs: what the thread `sshjobs-records` writes, and the requests to it.
+//! The work of the thread `sshjobs-records`, which writes the records of jobs, and requests to it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -130,11 +130,13 @@ impl Storing {
             let is_over = record.outcome.is_some();
             // A fleet's log does not change when the state of a member does.
             let changes_unnoticed = !is_over && kept.job.fleet.is_some();
-            if changes_unnoticed {
+            // Its bytes are not all counted yet.
+            let is_writing = kept.job.is_being_written();
+            if changes_unnoticed || is_writing {
                 lock(&self.changed).insert(record.id.clone());
             }
             *lock(&kept.record) = record;
-            if is_over {
+            if is_over && !is_writing {
                 kept.is_settled.store(true, Relaxed);
             }
         }

@@ -40,7 +40,7 @@ pub(crate) struct Storing {
     pub(super) changed: Mutex<HashSet<JobId>>,
     /// Time of the last write or failure to write. While this advances, readers wait for the store.
     pub(super) progress: Mutex<Instant>,
-    /// Whether nothing was written for [`OVERDUE`] although output waited.
+    /// Whether nothing was written for five seconds (`OVERDUE`) although output waited.
     pub(super) stands_still: AtomicBool,
     /// The state directory was removed or replaced, so further writes would be lost.
     pub(super) is_gone: AtomicBool,

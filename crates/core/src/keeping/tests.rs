@@ -89,6 +89,26 @@ async fn the_record_of_a_job_that_has_ended_has_all_bytes_also_while_its_writer_
 }
 
 #[tokio::test]
+async fn a_job_is_settled_only_after_the_write_of_its_last_batch() {
+    let (storing, _requests) = Storing::new(Arc::new(Memory::default()), LOG_LIMITS, NO_BOUNDS);
+    let job = stored_job(&storing);
+    let kept = lock(&storing.kept)[&job.id].clone();
+    let put_record = || storing.put_records(HashSet::from([job.id.clone()])).unwrap();
+    let batch = job.take_batch(usize::MAX, false).unwrap();
+    job.end(Outcome::Ended(Exit::Status(0)));
+    // The disk hangs, and the end is shown meanwhile.
+    sleep(Duration::from_millis(1)).await;
+    assert!(job.show_overdue(Duration::ZERO) && job.is_over());
+
+    put_record();
+    assert!(!kept.is_settled.load(Relaxed));
+
+    job.show(&batch, true);
+    put_record();
+    assert!(kept.is_settled.load(Relaxed));
+}
+
+#[tokio::test]
 async fn only_jobs_that_changed_are_looked_at_for_their_records() {
     let storing = storing();
     let idle = stored_job(&storing);

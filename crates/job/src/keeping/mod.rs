@@ -14,7 +14,7 @@
 //! | empty | called | – | – |
 //! | called | called | storing, or empty if nothing waits | – |
 //! | storing | storing | – | the batch is shown: called |
-//! | storing what is shown | the same | – | called |
+//! | storing shown output | the same | – | called |
 //! | given up | the event is dropped | nothing is taken | the batch is dropped |
 //!
 //! If the store stands still, output is shown early, and is perhaps never stored: while a disk hangs

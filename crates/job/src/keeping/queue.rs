@@ -34,7 +34,7 @@ pub(crate) struct OutputQueue {
     follows_gap: bool,
 }
 
-/// What the store does with a queue.
+/// State of a queue.
 #[derive(Debug, Default)]
 enum QueueState {
     /// Nothing waits. The next event calls the store.
@@ -50,7 +50,7 @@ enum QueueState {
     GivenUp,
 }
 
-/// What an attempt to store a batch has changed.
+/// Result of an attempt to store a batch.
 pub(crate) enum StoreAttempt {
     /// Its events are to be shown now.
     ToShow,
@@ -86,7 +86,7 @@ impl Batch {
     }
 }
 
-/// Bytes that an event takes in the queue.
+/// Memory of an event in the queue, in bytes.
 fn weight(event: &LogEvent) -> usize {
     match event {
         LogEvent::Append(_, bytes) => bytes.len() + EVENT_BYTES,
@@ -118,6 +118,14 @@ impl OutputQueue {
     /// Whether a batch is being stored, or is stored and not yet shown.
     pub(crate) fn is_in_flight(&self) -> bool {
         matches!(self.state, QueueState::Storing(_))
+    }
+
+    /// Whether the store writes a batch now, shown or not.
+    pub(crate) fn is_being_written(&self) -> bool {
+        matches!(
+            self.state,
+            QueueState::Storing(_) | QueueState::StoringShown(_)
+        )
     }
 
     /// Whether the job's far end has to wait until the store has caught up.

@@ -99,15 +99,22 @@ impl Job {
         })
     }
 
-    /// Shows all pending output if the oldest has waited longer than `patience`, so that a hung
+    /// Shows all pending output if the oldest has waited longer than `limit`, so that a hung
     /// disk does not hide it. It counts as not stored. Returns whether any was overdue.
-    pub fn show_overdue(&self, patience: Duration) -> bool {
+    pub fn show_overdue(&self, limit: Duration) -> bool {
         let Some(mut queue) = self.lock_queue() else { return false };
-        let is_overdue = queue.is_overdue(patience);
+        let is_overdue = queue.is_overdue(limit);
         if is_overdue {
             self.show_unstored(&mut queue);
         }
         is_overdue
+    }
+
+    /// Whether the store writes some of its output now.
+    pub fn is_being_written(&self) -> bool {
+        self.storage
+            .get()
+            .is_some_and(|storage| lock(&storage.queue).is_being_written())
     }
 
     /// Whether output has waited longer than `limit` for the store.
@@ -146,11 +153,11 @@ impl Job {
         self.log.send_modify(|_| {});
     }
 
-    /// Resolves when no output waits to be stored, or after `patience`. Returns whether none waits.
+    /// Resolves when no output waits to be stored, or after `limit`. Returns whether none waits.
     /// Output that was shown without being stored does not wait.
-    pub async fn all_stored(&self, patience: Duration) -> bool {
+    pub async fn all_stored(&self, limit: Duration) -> bool {
         let emptied = self.wait_while(|queue| queue.oldest().is_some());
-        tokio::time::timeout(patience, emptied).await.is_ok()
+        tokio::time::timeout(limit, emptied).await.is_ok()
     }
 
     /// Waits until a condition of the queue is false.
