@@ -88,12 +88,6 @@ impl StopSignals {
     }
 }
 
-/// What ends serving before the server has answered everything.
-enum Interruption {
-    Failed(ServeError),
-    ClientGone,
-}
-
 async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
     // First, so that a signal during the handshake ends the jobs, too.
     let mut signals = StopSignals::catch()?;
@@ -104,24 +98,23 @@ async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), Ser
             // A client may disconnect after it has only listed features.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => {
-                return Err(Interruption::Failed(ServeError::Initialize(Box::new(
-                    error,
-                ))));
+                return Err(ServeError::Initialize(Box::new(error)));
             }
         };
-        let ended = running.waiting().await;
-        ended.map(|_reason| ()).map_err(|error| Interruption::Failed(error.into()))
+        running.waiting().await?;
+        Ok(())
     };
-    let writing = async { carry_out.await.map_err(|ClientGone| Interruption::ClientGone) };
+    // A failure of the server is no error here: its last answers are still written.
+    let exchange = async { tokio::try_join!(async { Ok(answering.await) }, carry_out) };
     let reading = async {
         carry_in.await;
         // The server ends, too, once it has answered.
         sleep(LAST_ANSWERS).await;
     };
     tokio::select! {
-        served = async { tokio::try_join!(answering, writing) } => match served {
-            Ok(_) | Err(Interruption::ClientGone) => Ok(()),
-            Err(Interruption::Failed(error)) => Err(error),
+        exchanged = exchange => match exchanged {
+            Ok((served, ())) => served,
+            Err(ClientGone) => Ok(()),
         },
         () = reading => Ok(()),
         () = stdout_is_closed() => Ok(()),
