@@ -4,83 +4,67 @@
 use std::collections::BTreeMap;
 use std::env::VarError;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use secrecy::SecretString;
 
-use crate::args::{BecomeArgs, RunArgs, SecretArgs, TemplateArgs, TurnArgs};
+use crate::args::{BecomeArgs, RunArgs, StartArgs};
 use crate::terminal::keyboard;
 use sshjobs_base::bounded_file::read_text;
 use sshjobs_wire::{CommandRequest, Error};
 
-/// Options shared by `run` and `spawn`.
-pub(super) struct Words {
+/// A start by `run` or `spawn`.
+pub(super) struct CommandStart {
     pub(super) host: String,
     pub(super) command: String,
-    pub(super) template: TemplateArgs,
-    pub(super) cwd: Option<String>,
-    pub(super) env: Vec<String>,
-    pub(super) secrets: SecretArgs,
-    pub(super) env_files: Vec<PathBuf>,
-    pub(super) timeout: Option<Duration>,
+    pub(super) args: StartArgs,
+    pub(super) becomes: BecomeArgs,
     /// On a terminal with our type and size.
     pub(super) pty: bool,
     pub(super) durable: bool,
-    pub(super) notify: Vec<String>,
-    pub(super) turn: TurnArgs,
-    pub(super) reason: Option<String>,
-    pub(super) becomes: BecomeArgs,
 }
 
 /// The request for `run`.
 pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
     // As in ssh, no command means a login shell. Every shell understands this.
-    let command = if args.template.template.is_some() {
+    let command = if args.start.template.template.is_some() {
         String::new()
     } else if args.command.is_empty() {
         "exec $SHELL -l".to_owned()
     } else {
         args.command.join(" ")
     };
-    let words = Words {
+    let start = CommandStart {
         host: args.host,
         command,
-        template: args.template,
-        cwd: args.cwd,
-        env: args.env,
-        secrets: args.secrets,
-        env_files: args.env_file,
-        timeout: args.timeout,
+        args: args.start,
+        becomes: args.becomes,
         pty: args.pty || args.tty > 0,
         durable: args.durable,
-        notify: args.notify,
-        turn: args.turn,
-        reason: args.reason,
-        becomes: args.becomes,
     };
-    words.into_request()
+    start.into_request()
 }
 
-impl Words {
+impl CommandStart {
     pub(super) fn into_request(self) -> Result<CommandRequest, Error> {
-        let env: BTreeMap<String, SecretString> = variables(&self.env_files, self.env)?
+        let args = self.args;
+        let env: BTreeMap<String, SecretString> = variables(&args.env_file, args.env)?
             .into_iter()
             .map(name_and_value)
             .collect::<Result<_, _>>()?;
         let mut request = CommandRequest {
-            template: self.template.template,
-            params: self.template.params.into_iter().collect(),
-            cwd: self.cwd,
+            template: args.template.template,
+            params: args.template.params.into_iter().collect(),
+            cwd: args.cwd,
             env,
-            secret_env: by_variable(self.secrets.secret_env)?,
-            secret_stdin: self.secrets.secret_stdin,
-            timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
+            secret_env: by_variable(args.secrets.secret_env)?,
+            secret_stdin: args.secrets.secret_stdin,
+            timeout_s: args.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
-            notify: self.notify,
-            after: self.turn.after,
-            after_ok: self.turn.after_ok,
-            queue: self.turn.queue,
-            reason: self.reason,
+            notify: args.notify,
+            after: args.turn.after,
+            after_ok: args.turn.after_ok,
+            queue: args.turn.queue,
+            reason: args.reason,
             becomes: self.becomes.user(),
             become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),
             ..CommandRequest::new(self.host, self.command)

@@ -24,10 +24,10 @@ pub use args::{
     McpArgs, McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs,
     PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs,
     RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
-    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StoreArgs, StoreBackupArgs, StoreCheckArgs,
-    StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice, TailArgs,
-    TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice, WaitArgs,
-    WhenColours, WriteArgs, parse,
+    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs, StoreBackupArgs,
+    StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice,
+    TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice,
+    WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};

@@ -173,7 +173,7 @@ pub enum CliVerb {
     Audit(AuditArgs),
     /// Show the replicas, hosts and NATS of a cluster.
     Cluster(ClusterArgs),
-    /// Copy all jobs of the state directory to a cluster.
+    /// Check, repair, back up or restore the state directory, or copy it to a cluster.
     Store(StoreArgs),
     /// Run a command on one host or many, with its output, stdin and exit code, like ssh.
     #[command(visible_alias = "exec")]

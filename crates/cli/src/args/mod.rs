@@ -52,7 +52,9 @@ pub(super) use program::TOPICS;
 pub use program::{
     CompletedShell, CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs,
 };
-pub use run::{FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, TemplateArgs, TurnArgs};
+pub use run::{
+    FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs, TemplateArgs, TurnArgs,
+};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
 pub use values::{BecomeArgs, ClusterArg, LogFormat, Since, SshArgs, StreamChoice};

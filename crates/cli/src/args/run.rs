@@ -41,22 +41,9 @@ pub struct RunArgs {
     /// before it. Without a command, -t starts a login shell.
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    /// Working directory, relative to the home directory.
-    #[arg(long, value_name = "DIR")]
-    pub cwd: Option<String>,
-    /// Set a variable; NAME alone copies it from this environment. Its value does not appear in the
-    /// host's process list.
-    #[arg(long, short, value_name = "NAME[=VALUE]")]
-    pub env: Vec<String>,
-    /// Secrets.
+    /// The command's surroundings.
     #[command(flatten)]
-    pub secrets: SecretArgs,
-    /// Set variables from a file with lines NAME=VALUE or NAME.
-    #[arg(long, value_name = "FILE")]
-    pub env_file: Vec<PathBuf>,
-    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    pub timeout: Option<Duration>,
+    pub start: StartArgs,
     /// Don't read stdin; the remote command gets an empty one.
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
@@ -84,6 +71,36 @@ pub struct RunArgs {
     /// Write a last line of JSON: state, exit, times, bytes, any error.
     #[arg(long)]
     pub json: bool,
+    /// Many hosts.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
+    /// Another user.
+    #[command(flatten)]
+    pub becomes: BecomeArgs,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Options of every start, by `run` and by `spawn`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct StartArgs {
+    /// Working directory, relative to the home directory.
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    /// Set a variable; NAME alone copies it from this environment. Its value does not appear in the
+    /// host's process list.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Secrets.
+    #[command(flatten)]
+    pub secrets: SecretArgs,
+    /// Set variables from a file with lines NAME=VALUE or NAME.
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
+    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    pub timeout: Option<Duration>,
     /// Notify this name, URL or command when the job ends.
     #[arg(long, value_name = "TARGET")]
     pub notify: Vec<String>,
@@ -96,15 +113,6 @@ pub struct RunArgs {
     /// A template.
     #[command(flatten)]
     pub template: TemplateArgs,
-    /// Many hosts.
-    #[command(flatten)]
-    pub fleet: FleetArgs,
-    /// Another user.
-    #[command(flatten)]
-    pub becomes: BecomeArgs,
-    /// Options as in ssh.
-    #[command(flatten)]
-    pub ssh: SshArgs,
 }
 
 /// Jobs and a queue that a job waits for.
@@ -235,34 +243,12 @@ pub struct SpawnArgs {
         value_name = "COMMAND"
     )]
     pub command: Vec<String>,
-    /// Notify this name, URL or command when the job ends.
-    #[arg(long, value_name = "TARGET")]
-    pub notify: Vec<String>,
-    /// Its turn.
+    /// The command's surroundings.
     #[command(flatten)]
-    pub turn: TurnArgs,
-    /// Why it is needed, for a person who may have to approve it.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: Option<String>,
-    /// A template.
-    #[command(flatten)]
-    pub template: TemplateArgs,
+    pub start: StartArgs,
     /// Not durable: the job ends with its connection and with this program, which stays until then.
     #[arg(long)]
     pub attached: bool,
-    /// Working directory, relative to the home directory.
-    #[arg(long, value_name = "DIR")]
-    pub cwd: Option<String>,
-    /// Set a variable; NAME alone copies it from this environment. Its value does not appear in the
-    /// host's process list.
-    #[arg(long, short, value_name = "NAME[=VALUE]")]
-    pub env: Vec<String>,
-    /// Secrets.
-    #[command(flatten)]
-    pub secrets: SecretArgs,
-    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    pub timeout: Option<Duration>,
     /// Keep its stdin open for `sshjobs write`, as with --pty. Without this, stdin is empty.
     #[arg(long, conflicts_with = "secret_stdin")]
     pub stdin: bool,

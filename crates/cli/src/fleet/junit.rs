@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::HostResult;
 use sshjobs_wire::{Error, JobEntry, JobState};
 
-/// Writes a test case for each member that ran a command.
+/// Writes a test case for each member.
 pub(super) fn write(file: &Path, command: &str, members: &[JobEntry]) -> Result<(), Error> {
     let mut suite = TestSuite::new(command);
     for member in members {
@@ -62,7 +62,12 @@ fn status(member: &JobEntry) -> TestCaseStatus {
     }
     if !standing.state.is_final() {
         let mut skipped = TestCaseStatus::skipped();
-        skipped.set_message("not started");
+        let has_started = standing.state == JobState::Running;
+        skipped.set_message(if has_started {
+            "still running"
+        } else {
+            "not started"
+        });
         return skipped;
     }
     // `Refused` includes members that could not be started.

@@ -89,7 +89,7 @@ async fn attempt(
     signals: &mut Signals,
     started: &mut Option<JobEntry>,
 ) -> Result<RunEnd, Error> {
-    let no_stdin = args.no_stdin || args.secrets.secret_stdin.is_some();
+    let no_stdin = args.no_stdin || args.start.secrets.secret_stdin.is_some();
     check(&args)?;
     if args.tty > 0 && !keyboard::is_there() {
         if args.tty > 1 {
@@ -101,7 +101,7 @@ async fn attempt(
     }
     let screen = OwnScreen::new(&args);
     let tty = args.tty > 0;
-    let limit = args.timeout;
+    let limit = args.start.timeout;
     let request = of_run(args)?;
     let running = tokio::select! {
         running = once_approved(async || api.run(request.clone()).await) => running?,
@@ -149,7 +149,7 @@ async fn attempt(
 
 /// Refuses likely mistakes: no command, or words between the host and `--`, such as more hosts.
 fn check(args: &RunArgs) -> Result<(), Error> {
-    if args.command.is_empty() && args.tty == 0 && args.template.template.is_none() {
+    if args.command.is_empty() && args.tty == 0 && args.start.template.template.is_none() {
         let hint = format!("for a login shell: sshjobs run -t {}", args.host);
         return Err(Error::new(
             Code::InvalidArgument,

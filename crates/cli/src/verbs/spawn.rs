@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use crate::args::SpawnArgs;
-use crate::command::Words;
+use crate::command::CommandStart;
 use crate::exit::print;
 use crate::terminal::Signals;
 use crate::verbs::once_approved;
@@ -215,25 +215,17 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         .collect::<Vec<_>>();
     // Empty and not `None`, with which a spawned job's stdin stays open.
     // A terminal without input would be at its end at once.
-    let is_open = args.stdin || (args.pty && args.secrets.secret_stdin.is_none());
+    let is_open = args.stdin || (args.pty && args.start.secrets.secret_stdin.is_none());
     let stdin = (!is_open).then(|| String::new().into());
-    let words = Words {
+    let start = CommandStart {
         host: args.host,
         command: words.join(" "),
-        template: args.template,
-        cwd: args.cwd,
-        env: args.env,
-        secrets: args.secrets,
-        env_files: Vec::new(),
-        timeout: args.timeout,
+        args: args.start,
+        becomes: args.becomes,
         pty: args.pty,
         durable: !args.attached,
-        notify: args.notify,
-        turn: args.turn,
-        reason: args.reason,
-        becomes: args.becomes,
     };
-    let request = words.into_request()?;
+    let request = start.into_request()?;
     let request = fleet::on_hosts(request, &rollout)?;
     Ok(CommandRequest {
         stdin,
