@@ -64,7 +64,7 @@ impl Face {
     }
 }
 
-/// What the rules about a caller, a verb and a host do.
+/// The effect of a rule on the calls that it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     Allow,
@@ -125,7 +125,7 @@ fn draw_rules(act: Act, dice: &mut StdRng) -> &'static [Effect] {
     let is_about_files = matches!(act, Act::Put | Act::Get);
     loop {
         let rules: &[Effect] = RULES.choose(dice).unwrap();
-        // Nobody can be asked about files.
+        // A policy can't ask for approvals of files.
         if !(is_about_files && rules.contains(&Effect::Ask)) {
             return rules;
         }
@@ -378,6 +378,13 @@ async fn play(cases: &[Case]) -> Vec<(&Case, bool)> {
         }
     }
     world.library.shutdown().await;
+    // One that acts late has acted, too.
+    let makes_file = |case: &&Case| matches!(case.act.0, Act::Run | Act::Spawn | Act::Put);
+    for case in cases.iter().filter(makes_file) {
+        if !case.may_act() && world.far(case).exists() {
+            wrong.push((case, true));
+        }
+    }
     wrong
 }
 
