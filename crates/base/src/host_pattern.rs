@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-/// A host's name in lower case without the final dot, or an IP address in the form of RFC 5952.
+/// A host's name in lower case without final dots; or an IP address in the form of RFC 5952, an
+/// IPv4-mapped one as IPv4.
 pub fn canonical_host(host: &str) -> String {
     let name = host.trim_end_matches('.').to_ascii_lowercase();
     match name.parse::<IpAddr>() {

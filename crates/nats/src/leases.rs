@@ -90,7 +90,7 @@ impl OtherReplicas {
         self.trusted_until = Some(until);
     }
 
-    /// Notes what a look has found.
+    /// Notes the replicas that a look has found.
     fn note_seen(&mut self, seen: BTreeMap<String, Replica>, now: Instant) {
         let before = std::mem::replace(&mut self.seen, seen);
         self.missing.retain(|name, _| !self.seen.contains_key(name));
@@ -118,9 +118,9 @@ enum HostCheck {
     Settled,
     /// The lease has run out: this replica may believe that it holds hosts which another one has taken.
     Due,
-    /// They were compared, and are again after this many renewals: another replica may just have been about
-    /// to take one.
-    Repeated(u32),
+    /// They were compared, and are compared this many more times, after each renewal: another replica may just
+    /// have been about to take one.
+    ChecksLeft(u32),
 }
 
 impl HeldHosts {
@@ -134,9 +134,9 @@ impl HeldHosts {
         // If the lease has run out since, the hosts that were read first may be taken now.
         if self.lapses == lapses {
             self.check = match self.check {
-                HostCheck::Due => HostCheck::Repeated(CHECKS - 1),
-                HostCheck::Repeated(0 | 1) | HostCheck::Settled => HostCheck::Settled,
-                HostCheck::Repeated(left) => HostCheck::Repeated(left - 1),
+                HostCheck::Due => HostCheck::ChecksLeft(CHECKS - 1),
+                HostCheck::ChecksLeft(0 | 1) | HostCheck::Settled => HostCheck::Settled,
+                HostCheck::ChecksLeft(left) => HostCheck::ChecksLeft(left - 1),
             };
         }
     }
@@ -282,7 +282,7 @@ impl Leases {
         );
     }
 
-    /// Renews the lease, at once again if that fails: NATS does not answer a call that was on its way
+    /// Renews the lease, soon again if that fails: NATS does not answer a call that was on its way
     /// to a server that died.
     async fn keep_renewed(&self) {
         let mut tick = interval(self.lifetime / 3);

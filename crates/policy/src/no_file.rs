@@ -1,4 +1,4 @@
-//! Stands in for policy files in a library without them.
+//! Policy files are refused in a build without them.
 
 use super::mistake::PolicyMistake;
 use super::policy::Policy;

@@ -13,26 +13,26 @@ use sshjobs_policy::Verb;
 ///
 /// ```compile_fail,E0061
 /// # use sshjobs_core::runner::{Runner, StartOrder};
-/// # async fn start(runner: Runner, order: StartOrder, patience: std::time::Duration) {
+/// # async fn start(runner: Runner, order: StartOrder, timeout: std::time::Duration) {
 /// runner.spawn(order, patience).await.ok();
 /// # }
 /// ```
 /// ```
 /// # use sshjobs_core::admission::{Permit, Start};
 /// # use sshjobs_core::runner::{Runner, StartOrder};
-/// # async fn start(runner: Runner, permit: Permit<Start>, order: StartOrder, patience: std::time::Duration) {
-/// runner.spawn(permit, order, patience).await.ok();
+/// # async fn start(runner: Runner, permit: Permit<Start>, order: StartOrder, timeout: std::time::Duration) {
+/// runner.spawn(permit, order, timeout).await.ok();
 /// # }
 /// ```
 /// ```compile_fail,E0308
 /// # use sshjobs_core::runner::{Runner, SeenJob};
-/// # async fn write(runner: Runner, job: &SeenJob, patience: std::time::Duration) {
+/// # async fn write(runner: Runner, job: &SeenJob, timeout: std::time::Duration) {
 /// runner.write(job, b"yes", patience).await.ok();
 /// # }
 /// ```
 /// ```compile_fail,E0308
 /// # use sshjobs_core::runner::{Runner, SeenJob};
-/// # async fn close(runner: Runner, job: &SeenJob, patience: std::time::Duration) {
+/// # async fn close(runner: Runner, job: &SeenJob, timeout: std::time::Duration) {
 /// runner.close_stdin(job, patience).await.ok();
 /// # }
 /// ```
@@ -72,7 +72,7 @@ use sshjobs_policy::Verb;
 /// fleet.summary();
 /// # }
 /// ```
-/// Leave to signal a job is no leave to read it:
+/// Leave to signal a job does not include leave to read it:
 ///
 /// ```compile_fail,E0599
 /// # use sshjobs_core::admission::SignalJob;

@@ -12,7 +12,7 @@
 //! - `foreign`: jobs of other processes: found, copied from the store, and taken over.
 //! - `owner`: calls between processes for stdin, terminals and signals of attached jobs.
 //! - `signal`: signals to all processes of a job, verified.
-//! - `storing`: the threads that store output and records.
+//! - `keeping`, a room of its own: the threads that store output and records.
 //! - `state`: what all tasks share: the registry, limits, errors.
 //! - `api`: the [`Runner`], which the library calls.
 //! - `simulation`, in tests only: the runner beside a simulated host, with faults that a seed decides.

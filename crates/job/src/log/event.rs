@@ -1,4 +1,4 @@
-//! What a job's log is made of.
+//! The events of a job's log.
 
 use bytes::Bytes;
 

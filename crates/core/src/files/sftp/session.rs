@@ -343,7 +343,7 @@ fn unexpected(reply: SftpReply) -> SftpError {
         | SftpReply::Names(_)
         | SftpReply::Attributes(_)
         | SftpReply::Extended(_) => {
-            SftpError::Protocol("a reply is of another type than its request")
+            SftpError::Protocol("a reply does not have the type of its request")
         }
     }
 }

@@ -46,7 +46,7 @@ pub(super) enum ConnectStep<T, E> {
     GiveUp(Arc<E>),
 }
 
-/// What a caller in the queue does.
+/// The part of a caller in the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum QueuedAs {
     Waiting,

@@ -34,7 +34,7 @@ impl Runner {
     /// Moves a reader's cursor.
     ///
     /// # Errors
-    /// [`StoreError`] if the store can't be written. The cursor has not moved then.
+    /// [`StoreError`] if the store can't be written. The cursor may have moved then, if only the store's answer was lost.
     pub async fn move_cursor(
         &self,
         job: Permitted<'_, ReadOutput>,

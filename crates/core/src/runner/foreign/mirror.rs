@@ -55,7 +55,7 @@ pub(crate) async fn mirror(
     loop {
         let Some(job) = job.upgrade() else { return };
         let pause = match copy.next_piece(&job, store).await {
-            CopyStep::Some => Duration::ZERO,
+            CopyStep::More => Duration::ZERO,
             CopyStep::All => {
                 records.show_unstored_end(&job);
                 // `Job::reached` needs rounds that copied everything.
@@ -92,12 +92,12 @@ struct LogCopy {
     is_broken: bool,
 }
 
-/// What a step of copying has copied.
+/// Result of a step of copying.
 enum CopyStep {
     /// Everything that is stored.
     All,
     /// More may be stored.
-    Some,
+    More,
     /// The log can't be read.
     Broken,
     /// The runtime shuts down, or a bug has ended the step.
@@ -231,7 +231,7 @@ fn copy_some(
             return Ok(CopyStep::All);
         }
     }
-    Ok(CopyStep::Some)
+    Ok(CopyStep::More)
 }
 
 /// Copies the record of a job whose log has ended. A fleet's members are only in its record, which
