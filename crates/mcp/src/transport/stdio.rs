@@ -158,7 +158,13 @@ async fn carry_in(
                 }
                 wipe(message);
                 match refusal {
-                    None => to_server.write_all(&line).await?,
+                    None => {
+                        // The last line may end without one, and rmcp would not read it.
+                        if !line.ends_with(b"\n") {
+                            line.push(b'\n');
+                        }
+                        to_server.write_all(&line).await?;
+                    }
                     // If answers are not written any more, no client waits for them.
                     Some(answer) => drop(answers.send(answer).await),
                 }
@@ -404,7 +410,7 @@ mod tests {
         let server = async move {
             let mut got = String::new();
             reads.read_to_string(&mut got).await.unwrap();
-            assert_eq!(got, "{\"id\":1}\n{\"id\":3}");
+            assert_eq!(got, "{\"id\":1}\n{\"id\":3}\n");
             writes.write_all(b"half a ").await.unwrap();
             tokio::task::yield_now().await;
             writes.write_all(b"line\n").await.unwrap();
