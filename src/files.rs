@@ -1,5 +1,6 @@
 //! Files of a host.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,8 +24,15 @@ pub struct RemoteFiles {
     host: String,
 }
 
+impl fmt::Debug for RemoteFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RemoteFiles").field(&self.host).finish()
+    }
+}
+
 /// A file in a directory of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DirEntry {
     /// Its name, as bytes: a host may use any encoding.
     pub name: Bytes,
@@ -36,6 +44,7 @@ pub struct DirEntry {
 
 /// What [`RemoteFiles::put_dir`] or [`RemoteFiles::get_dir`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CopiedDir {
     /// Number of files written.
     pub written: u64,
@@ -56,7 +65,8 @@ impl RemoteFiles {
     /// Reads a file of the host, at most 256 MiB.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files), also for a file that is longer.
+    /// [`Files`](crate::ErrorKind::Files), also for a file that is longer; [`Refused`](crate::ErrorKind::Refused);
+    /// or why the host can't be used.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<Bytes, Error> {
         let path = remote(path)?;
         let files = self.jobs.files_at(self.at(&path)).await?;
@@ -66,7 +76,7 @@ impl RemoteFiles {
     /// Writes a file of the host. Missing directories are made.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files).
+    /// As [`read`](Self::read).
     pub async fn write(
         &self,
         path: impl AsRef<[u8]>,
@@ -78,7 +88,7 @@ impl RemoteFiles {
     /// Copies a file of this machine to the host. Missing directories are made.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files).
+    /// As [`read`](Self::read).
     pub async fn put(&self, local: impl AsRef<Path>, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let local = local.as_ref();
         let opened = tokio::fs::File::open(local).await;
@@ -104,7 +114,7 @@ impl RemoteFiles {
     /// Copies a file of the host to this machine.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files).
+    /// As [`read`](Self::read).
     pub async fn get(&self, path: impl AsRef<[u8]>, local: impl AsRef<Path>) -> Result<(), Error> {
         let path = remote(path)?;
         let progress = TransferProgress::default();
@@ -116,7 +126,7 @@ impl RemoteFiles {
     /// Copies a directory of this machine to the host, with all that is in it.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files). Entries that fail are in the result.
+    /// As [`read`](Self::read). Entries that fail are in the result.
     pub async fn put_dir(
         &self,
         local: impl AsRef<Path>,
@@ -133,7 +143,7 @@ impl RemoteFiles {
     /// outside of `local`.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files). Entries that fail are in the result.
+    /// As [`read`](Self::read). Entries that fail are in the result.
     pub async fn get_dir(
         &self,
         path: impl AsRef<[u8]>,
@@ -149,7 +159,7 @@ impl RemoteFiles {
     /// Lists a directory of the host.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files).
+    /// As [`read`](Self::read).
     pub async fn list(&self, directory: impl AsRef<[u8]>) -> Result<Vec<DirEntry>, Error> {
         let path = remote(directory)?;
         let files = self.jobs.files_at(self.at(&path)).await?;
@@ -165,7 +175,7 @@ impl RemoteFiles {
     /// Removes a file of the host, or an empty directory.
     ///
     /// # Errors
-    /// [`Files`](crate::ErrorKind::Files).
+    /// As [`read`](Self::read).
     pub async fn remove(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
         let path = remote(path)?;
         let files = self.jobs.files_to_change_at(self.at(&path)).await?;

@@ -19,6 +19,7 @@ pub struct Fleet {
 
 /// A host of a [`Fleet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Member {
     /// Its name.
     pub host: String,
@@ -102,6 +103,12 @@ impl Fleet {
 impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Fleet").field(&self.id()).finish()
+    }
+}
+
+impl fmt::Debug for FleetLines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FleetLines").field(&self.fleet.id()).finish()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A forward of a port or a socket.
 
+use std::fmt;
 use std::sync::Arc;
 
 use sshjobs_core::jobs as core_jobs;
@@ -29,15 +30,32 @@ impl Forward {
         &self.open.status.spec
     }
 
+    /// Closes it with its streams, also for other handles of it.
+    pub fn close(&self) {
+        self.open.close();
+    }
+
     /// Waits until it is closed, for example by [`Jobs::shutdown`](crate::Jobs::shutdown).
     pub async fn closed(&self) {
         self.open.jobs.forward_closed(&self.open.status.id).await;
     }
 }
 
-impl Drop for OpenForward {
-    fn drop(&mut self) {
+impl OpenForward {
+    fn close(&self) {
         // It may be closed already.
         self.jobs.close_forward(&self.status.id.to_string()).ok();
+    }
+}
+
+impl Drop for OpenForward {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Forward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Forward").field(self.spec()).finish()
     }
 }

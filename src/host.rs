@@ -21,6 +21,7 @@ pub struct Host {
 
 /// The complete output of a command, and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Output {
     /// How the command ended.
     pub outcome: Outcome,
@@ -119,7 +120,7 @@ impl Host {
     }
 
     /// Forwards a port or a socket through the host, over a connection of its own, until the
-    /// [`Forward`] is closed or dropped. After a lost connection it is made again. Cancelling opens
+    /// [`Forward`] is closed or dropped. A lost connection is made again. Cancelling opens
     /// nothing.
     ///
     /// # Errors
@@ -159,6 +160,12 @@ impl Host {
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Host").field(&self.name).finish()
+    }
+}
+
+impl fmt::Debug for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HostKey").field(&self.fingerprint()).finish()
     }
 }
 

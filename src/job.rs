@@ -21,6 +21,7 @@ pub struct Job {
 
 /// A job in a list; see [`Jobs::list`](crate::Jobs::list).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ListedJob {
     /// The job's id.
     pub id: String,
@@ -46,13 +47,14 @@ pub struct TailOptions {
     pub max_lines: usize,
     /// Longest wait for news, if there are none yet.
     pub wait: Duration,
-    /// Wait until a line matches, or the last part of an unfinished line does, instead of for the
-    /// first new line.
+    /// Waits for a line that matches, and not for any new line. The end of an unfinished line counts. Has no
+    /// effect if `wait` is zero.
     pub until: Option<Regex>,
 }
 
 /// Lines after a cursor.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Tail {
     /// The lines, by number.
     pub lines: Vec<Line>,
@@ -268,6 +270,12 @@ impl Follow {
     /// Waits for the next bytes, or the end of the job. Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> FollowedBytes {
         self.core.next().await
+    }
+}
+
+impl fmt::Debug for Follow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Follow").field(&self.core.job().id()).finish()
     }
 }
 

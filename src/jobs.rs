@@ -1,5 +1,6 @@
 //! The entry of the library: jobs on the hosts of ssh_config.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -94,8 +95,8 @@ impl Jobs {
     /// A job by its id: one of this process, or of another one with the same state directory.
     ///
     /// # Errors
-    /// [`UnknownJob`](crate::ErrorKind::UnknownJob), and [`Expired`](crate::ErrorKind::Expired) if it
-    /// is no longer kept.
+    /// [`UnknownJob`](crate::ErrorKind::UnknownJob), [`Expired`](crate::ErrorKind::Expired) if it is no longer
+    /// kept, and [`Refused`](crate::ErrorKind::Refused) by the policy.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
         Ok(Job::new(self.core.job(id).await?))
     }
@@ -189,6 +190,20 @@ impl JobsBuilder {
         }
         let core = builder.start().await?;
         Ok(Jobs { core })
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for JobsBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobsBuilder")
+            .field("access", &self.access)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Stdin, stdout and stderr of a job, for tokio.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -166,6 +167,18 @@ impl AsyncWrite for StdinPipe {
             self.state = PipeState::Closing(closing);
         }
         closed
+    }
+}
+
+impl fmt::Debug for StdinPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StdinPipe").field(&self.job.id()).finish()
+    }
+}
+
+impl fmt::Debug for OutputPipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputPipe").finish_non_exhaustive()
     }
 }
 

@@ -1,13 +1,21 @@
 //! A server inside the process.
 
+use std::fmt;
+
 use sshjobs_core::jobs as core_jobs;
 
 use crate::{Error, Host, Jobs};
 
-/// Jobs on one host, `demo`: an SSH server inside this process. It needs no setup, and runs commands
-/// and no more.
+/// Jobs on one host, `demo`: an SSH server inside this process. It needs no setup. It runs commands;
+/// files and forwards fail.
 pub struct Demo {
     core: core_jobs::Demo,
+}
+
+impl fmt::Debug for Demo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Demo").finish()
+    }
 }
 
 impl Demo {

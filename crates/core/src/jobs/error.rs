@@ -114,19 +114,19 @@ pub enum ErrorKind {
     UnknownJob,
     /// The job is no longer kept.
     Expired,
-    /// No host has this name, or a pattern matches none.
+    /// No host has this name, a pattern matches none, or ssh_config, which lists hosts, can't be read.
     UnknownHost,
-    /// The key of the host is unknown, has changed, or is revoked.
+    /// The key of the host is unknown, has changed, or is revoked; or known_hosts can't be written.
     HostKey,
     /// The host does not let the account in.
     Login,
     /// The host can't be reached, or its configuration is wrong.
     Unreachable,
-    /// The policy does not allow it.
+    /// The policy does not allow it, or a secret can't be used.
     Refused,
     /// The command is invalid for any host.
     InvalidCommand,
-    /// The host did not start the command.
+    /// The command was not started: by the host, or because of a limit, its key, its queue or a shutdown.
     NotStarted,
     /// The job still runs, and must end first.
     StillRunning,
