@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check lint features test test-as-user test-clients test-page test-cluster test-old-nats nightly torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
+.PHONY: help check lint features crates test test-as-user test-clients test-page test-cluster test-old-nats nightly torture soak interleavings simulation test-containers test-packages test-in-all-containers tests-in-containers \
 	tests-of-packages dist reproduce site picture screenshots bench fuzz mutants coverage demo
 
 help:  ## List the targets
@@ -23,10 +23,14 @@ lint:  ## Format, lints and docs, warnings as errors
 
 # In a directory of its own, so that no other build waits for it in .ci/run.
 features: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/features
-features:  ## Compile the library without the program, bare and with each of its features, and each crate by itself
-	for features in "" files sqlite policy testing; do \
+features:  ## Compile the library without the program, bare and with its features
+	for features in "" files sqlite,policy,testing; do \
 		cargo clippy --lib --no-default-features --features "$$features" --locked -- -D warnings || exit 1; \
 	done
+
+# In a workspace, a crate may use features of a dependency that only another crate has asked for.
+crates: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/features
+crates:  ## Compile each crate by itself
 	for crate in crates/*; do cargo check --quiet --locked --all-targets --package sshjobs-$${crate#crates/} || exit 1; done
 
 # One process and a time limit for each test, all binaries before the report; see the script.
@@ -79,7 +83,8 @@ test-old-nats:  ## Run the suite of the stores over the oldest NATS that is supp
 	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --package sshjobs-nats -- --include-ignored
 
 # Suites that are slow and rarely fail. A scheduled workflow runs it (.github/workflows/nightly.yml).
-nightly:  ## Run what .ci/run leaves out: another user, an old NATS, packages in containers, the whole simulation, torture
+nightly:  ## Run what .ci/run leaves out: each crate alone, another user, an old NATS, packages in containers, the whole simulation, torture
+	$(MAKE) crates
 	$(MAKE) simulation
 	[ "$$(id -u)" != 0 ] || $(MAKE) test-as-user
 	$(MAKE) test-old-nats
