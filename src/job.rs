@@ -149,12 +149,16 @@ impl Job {
             ..Wait::default()
         };
         let tail = self.core.tail(&query, &wait).await?;
-        let is_last = !tail.still_running();
+        let outcome = if tail.still_running() {
+            None
+        } else {
+            outcome_of(tail.status.phase)
+        };
         Ok(Tail {
             lines: tail.page.lines,
             dropped_lines: tail.page.dropped_lines,
             cursor: tail.page.last_line_no,
-            outcome: outcome_of(tail.status.phase).filter(|_| is_last),
+            outcome,
         })
     }
 

@@ -51,6 +51,16 @@ const MOST_WRITTEN: usize = 64 << 10;
 /// Time limit for one attempt to write to a command that does not read.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
 
+impl PipeState {
+    /// Whether a write is under way that has begun with the start of these bytes.
+    fn is_writing(&self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Writing { sent, .. } => bytes.starts_with(sent),
+            Self::Open | Self::Closing(_) | Self::Closed => false,
+        }
+    }
+}
+
 impl OutputPipe {
     pub(crate) fn new(job: ReadableJob, stream: Stream) -> Self {
         let pieces = unfold(Some(0), move |position: Option<u64>| {
@@ -102,14 +112,15 @@ impl StdinPipe {
         }
     }
 
-    /// Waits for the write that is under way, if there is one.
-    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let PipeState::Writing { done, .. } = &mut self.state else {
-            return Poll::Ready(Ok(()));
+    /// Waits for the write that is under way, and returns its length; 0 if there is none.
+    fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let PipeState::Writing { sent, done } = &mut self.state else {
+            return Poll::Ready(Ok(0));
         };
+        let length = sent.len();
         let written = ready!(done.as_mut().poll(context));
         self.state = PipeState::Open;
-        Poll::Ready(written)
+        Poll::Ready(written.map(|()| length))
     }
 }
 
@@ -119,11 +130,7 @@ impl AsyncWrite for StdinPipe {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let is_same_write = |state: &PipeState| match state {
-            PipeState::Writing { sent, .. } => bytes.starts_with(sent),
-            PipeState::Open | PipeState::Closing(_) | PipeState::Closed => false,
-        };
-        if !is_same_write(&self.state) {
+        if !self.state.is_writing(bytes) {
             // Its future was dropped: it is sent first.
             ready!(self.poll_written(context))?;
             if !matches!(self.state, PipeState::Open) {
@@ -135,15 +142,11 @@ impl AsyncWrite for StdinPipe {
                 sent,
             };
         }
-        let length = match &self.state {
-            PipeState::Writing { sent, .. } => sent.len(),
-            PipeState::Open | PipeState::Closing(_) | PipeState::Closed => 0,
-        };
-        self.poll_written(context).map_ok(|()| length)
+        self.poll_written(context)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_written(context)
+        self.poll_written(context).map_ok(|_length| ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
