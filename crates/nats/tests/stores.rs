@@ -115,7 +115,7 @@ impl Kept {
                     self.model.append(*source, bytes, 0);
                 }
             }
-            if let Some(newest) = self.job.show(&batch, true) {
+            if let Some(newest) = self.job.show_attempted(true) {
                 self.writer.note_newest(newest);
             }
         }
@@ -591,7 +591,7 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
     );
     let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
     kept.writer.append(&batch).unwrap();
-    kept.job.show(&batch, true);
+    kept.job.show_attempted(true);
     let tail = kept.job.tail(&PageQuery::after(LineNo::START), &waits).await.unwrap();
     assert_eq!(
         tail.page.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
@@ -742,7 +742,7 @@ async fn output_that_a_hung_disk_delays_is_shown_unstored_and_storing_continues_
     assert_eq!(kept.job.status().total_lines, 3);
     // The disk works again: output that was shown is not shown again.
     kept.writer.append(&hung).unwrap();
-    let newest = kept.job.show(&hung, true);
+    let newest = kept.job.show_attempted(true);
     assert_eq!(
         newest.map(LineNo::value),
         Some(2),
@@ -848,7 +848,7 @@ async fn output_that_came_while_the_clock_jumped_is_read_in_order() {
                 batch.events.iter().map(|(event, _, now)| (event.clone(), at, *now)).collect();
             let jumped = Batch::new(events, batch.checkpoint.clone());
             kept.writer.append(&jumped).unwrap();
-            let newest = kept.job.show(&batch, true).unwrap();
+            let newest = kept.job.show_attempted(true).unwrap();
             kept.writer.note_newest(newest);
             kept.model.append(
                 Stream::Stdout,

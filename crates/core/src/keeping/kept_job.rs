@@ -27,6 +27,14 @@ pub(super) struct JobBeingStored {
     pub(super) is_settled: AtomicBool,
 }
 
+/// The current record of a job, not stored yet.
+pub(super) struct RecordUpdate {
+    pub(super) kept: Arc<JobBeingStored>,
+    pub(super) record: Record,
+    /// Whether some output was being written, whose bytes the record may not have.
+    pub(super) is_being_written: bool,
+}
+
 /// How long the output of a durable job waits for room on the disk.
 const ROOM_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -57,16 +65,23 @@ impl JobBeingStored {
     }
 
     /// Its record as it is now, not stored yet.
-    pub(super) fn current_record(&self) -> Record {
+    pub(super) fn current_record(self: Arc<Self>) -> RecordUpdate {
         // First, so that a later change marks the job as changed again.
         self.job.take_changed();
         let mut record = lock(&self.record).clone();
         record.update(&self.job.status(), self.job.read_log(Log::pgid));
+        // After the status and before the bytes: once a job that has ended is not written any more, its bytes
+        // are final.
+        let is_being_written = self.job.is_being_written();
         record.resizes = self.job.resizes();
         if let Some(fleet) = &self.job.fleet {
             record.members.clone_from(&fleet.lock_members());
         }
         record.stored_bytes = self.stored_bytes.load(Relaxed);
-        record
+        RecordUpdate {
+            kept: self,
+            record,
+            is_being_written,
+        }
     }
 }

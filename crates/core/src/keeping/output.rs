@@ -21,6 +21,7 @@ pub(super) const OVERDUE: Duration = Duration::from_secs(5);
 const BATCH: usize = 64 << 10;
 /// Batches of one job after which other jobs get their turn.
 const TURN: usize = 16;
+
 impl Storing {
     /// Stores pending output of a job, and shows it.
     pub(super) fn store_output(&self, id: &JobId) {
@@ -70,7 +71,7 @@ impl Storing {
             }
             self.note_progress();
             // After the append: a reader must find shown lines in the store.
-            let newest = job.show(&batch, stored.is_ok());
+            let newest = job.show_attempted(stored.is_ok());
             if let Some(newest) = newest {
                 writer.note_newest(newest);
             }

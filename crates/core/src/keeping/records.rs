@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::health::warn;
-use super::kept_job::JobBeingStored;
+use super::kept_job::{JobBeingStored, RecordUpdate};
 use super::requests::Task;
 use super::storing::Storing;
 use sshjobs_base::sync::atomic::Ordering::Relaxed;
@@ -100,21 +100,16 @@ impl Storing {
             let all = lock(&self.kept);
             ids.iter().filter_map(|id| all.get(id).cloned()).collect()
         };
-        let updates: Vec<(Arc<JobBeingStored>, Record)> = kept
-            .into_iter()
-            .map(|kept| {
-                let record = kept.current_record();
-                (kept, record)
-            })
-            .collect();
+        let updates: Vec<RecordUpdate> =
+            kept.into_iter().map(JobBeingStored::current_record).collect();
         let now = wall_now();
         let records: Vec<Record> = updates
             .iter()
             // `seen_at` is set only in the written copy, so that time alone changes no record.
-            .filter(|(kept, record)| *lock(&kept.record) != *record)
-            .map(|(_, record)| Record {
+            .filter(|update| *lock(&update.kept.record) != update.record)
+            .map(|update| Record {
                 seen_at: now,
-                ..record.clone()
+                ..update.record.clone()
             })
             .collect();
         if !records.is_empty()
@@ -122,21 +117,25 @@ impl Storing {
         {
             self.health.count_error();
             // The next round tries again.
-            lock(&self.changed).extend(updates.into_iter().map(|(_, record)| record.id));
+            lock(&self.changed).extend(updates.into_iter().map(|update| update.record.id));
             return Err(error);
         }
 
-        for (kept, record) in updates {
+        for update in updates {
+            let RecordUpdate {
+                kept,
+                record,
+                is_being_written,
+            } = update;
             let is_over = record.outcome.is_some();
             // A fleet's log does not change when the state of a member does.
             let changes_unnoticed = !is_over && kept.job.fleet.is_some();
-            // Its bytes are not all counted yet.
-            let is_writing = kept.job.is_being_written();
-            if changes_unnoticed || is_writing {
+            let may_lack_bytes = is_over && is_being_written;
+            if changes_unnoticed || may_lack_bytes {
                 lock(&self.changed).insert(record.id.clone());
             }
             *lock(&kept.record) = record;
-            if is_over && !is_writing {
+            if is_over && !may_lack_bytes {
                 kept.is_settled.store(true, Relaxed);
             }
         }

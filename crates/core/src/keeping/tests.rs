@@ -94,7 +94,7 @@ async fn a_job_is_settled_only_after_the_write_of_its_last_batch() {
     let job = stored_job(&storing);
     let kept = lock(&storing.kept)[&job.id].clone();
     let put_record = || storing.put_records(HashSet::from([job.id.clone()])).unwrap();
-    let batch = job.take_batch(usize::MAX, false).unwrap();
+    job.take_batch(usize::MAX, false).unwrap();
     job.end(Outcome::Ended(Exit::Status(0)));
     // The disk hangs, and the end is shown meanwhile.
     sleep(Duration::from_millis(1)).await;
@@ -103,7 +103,7 @@ async fn a_job_is_settled_only_after_the_write_of_its_last_batch() {
     put_record();
     assert!(!kept.is_settled.load(Relaxed));
 
-    job.show(&batch, true);
+    job.show_attempted(true);
     put_record();
     assert!(kept.is_settled.load(Relaxed));
 }

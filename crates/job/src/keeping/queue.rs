@@ -52,8 +52,8 @@ enum QueueState {
 
 /// Result of an attempt to store a batch.
 pub(crate) enum StoreAttempt {
-    /// Its events are to be shown now.
-    ToShow,
+    /// The events of this batch are to be shown now.
+    ToShow(Arc<Batch>),
     /// They were shown before, up to this line.
     ShownBefore(LineNo),
     /// The job was given up meanwhile: nothing is shown.
@@ -227,7 +227,7 @@ impl OutputQueue {
         match std::mem::replace(&mut self.state, QueueState::Called) {
             QueueState::Storing(batch) => {
                 self.bytes = self.bytes.saturating_sub(batch.bytes);
-                StoreAttempt::ToShow
+                StoreAttempt::ToShow(batch)
             }
             QueueState::StoringShown(newest) => StoreAttempt::ShownBefore(newest),
             QueueState::GivenUp => {
@@ -300,7 +300,7 @@ mod tests {
         );
         let batch = batch.expect("the end waits");
         assert!(batch.is_end && follows_a_gap);
-        assert!(matches!(shared.note_attempt(true), StoreAttempt::ToShow));
+        assert!(matches!(shared.note_attempt(true), StoreAttempt::ToShow(_)));
         assert_eq!(shared.bytes, 0);
     }
 }

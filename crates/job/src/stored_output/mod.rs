@@ -1,4 +1,4 @@
-//! The stored output of a job: the two ends of its queue, and what readers get from the store.
+//! The stored output of a job: access to its queue, and reads from the store.
 
 mod archived;
-mod ends;
+mod queue_access;

@@ -1,4 +1,4 @@
-//! The two ends of a job's queue: its recorder's, and the store's.
+//! Access to a job's queue: for its recorder, and for the store.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl Job {
 
     /// The next output to store, about `most` bytes; `None` if none is pending. The batch has a
     /// checkpoint if the caller `wants_checkpoint`, or if earlier output was not stored. Call
-    /// [`show`](Self::show) before taking the next batch.
+    /// [`show_attempted`](Self::show_attempted) before taking the next batch.
     pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
         let mut queue = lock(&self.storage.get()?.queue);
         // The queue stays locked: nothing is shown between the checkpoint and its batch, so the
@@ -187,11 +187,11 @@ impl Job {
         )
     }
 
-    /// Shows a batch after the attempt to store it. A batch that was overdue, or for which there
-    /// was no room, is shown already.
+    /// Shows the batch that was taken, after the attempt to store it. A batch that was overdue, or for which
+    /// there was no room, is shown already.
     ///
     /// Returns the newest line that is stored now. `None` if the batch was not stored.
-    pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
+    pub fn show_attempted(&self, is_stored: bool) -> Option<LineNo> {
         let mut queue = self.lock_queue()?;
         let newest = match queue.note_attempt(is_stored) {
             StoreAttempt::GivenUp => None,
@@ -202,7 +202,7 @@ impl Job {
                 }
                 Some(newest)
             }
-            StoreAttempt::ToShow => {
+            StoreAttempt::ToShow(batch) => {
                 if is_stored {
                     self.note_trouble(None);
                 }
@@ -212,7 +212,7 @@ impl Job {
                 }))
             }
         };
-        newest.filter(|_| is_stored)
+        if is_stored { newest } else { None }
     }
 
     /// Marks its record as out of date.
@@ -245,10 +245,13 @@ impl LockedQueue<'_> {
     /// Reports how many bytes it has gained or lost since the last report.
     fn report_bytes(&mut self) {
         let bytes = self.queue.bytes();
-        let weight = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
         self.store.account(weight(bytes) - weight(self.bytes_before));
         self.bytes_before = bytes;
     }
+}
+
+fn weight(bytes: usize) -> isize {
+    isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
 impl Deref for LockedQueue<'_> {

@@ -104,7 +104,7 @@ async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), Ser
         running.waiting().await?;
         Ok(())
     };
-    // A failure of the server is no error here: its last answers are still written.
+    // A failure of the server does not end this: its last answers are still written.
     let exchange = async { tokio::try_join!(async { Ok(answering.await) }, carry_out) };
     let reading = async {
         carry_in.await;

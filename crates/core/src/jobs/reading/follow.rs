@@ -10,7 +10,7 @@ pub struct Follow {
     role: FollowerRole,
 }
 
-/// What a follower is to its job.
+/// The part of a follower for its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowerRole {
     /// The job waits for it, if it waits for a follower at all.
