@@ -1,18 +1,20 @@
 //! Which replicas are alive, and which replica holds which host.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::jetstream::kv;
 use futures_util::TryStreamExt;
-use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::connection::{NatsConnection, SETTINGS, failed};
 use super::entries;
 use super::events::EventQueue;
+use super::lease_state::{
+    Figures, HeldHosts, HostCheck, LeaseState, OtherReplicas, OwnLease, Replica, ReplicaPlan,
+};
 use super::options::{SECRET, subject_token, token_text};
 use super::race::{RACE_PAUSE, is_undecided, lost_race};
 use super::records::RecordBucket;
@@ -54,140 +56,6 @@ pub(super) struct Own {
     pub(super) secret: [u8; 32],
 }
 
-struct LeaseState {
-    own: OwnLease,
-    others: OtherReplicas,
-    held: HeldHosts,
-}
-
-/// The lease of this replica.
-struct OwnLease {
-    /// Revision of its entry. `None` before the first renewal, and after a failed one.
-    revision: Option<u64>,
-    /// Time at which the last successful renewal was sent. No clock of another machine matters.
-    renewed_at: Option<Instant>,
-    /// What this replica is about to do.
-    plan: ReplicaPlan,
-}
-
-/// What this replica knows of the others.
-#[derive(Default)]
-struct OtherReplicas {
-    /// Those that were there at the last look.
-    seen: BTreeMap<String, Replica>,
-    /// Those that were not there, and since when.
-    missing: HashMap<String, Instant>,
-    /// Until then a missing replica counts as alive: NATS was out of reach, so that no replica
-    /// could renew its lease.
-    trusted_until: Option<Instant>,
-}
-
-impl OtherReplicas {
-    /// Counts missing replicas as alive for a while: their leases may have run out only because NATS
-    /// could not be reached.
-    fn trust(&mut self, until: Instant) {
-        self.missing.clear();
-        self.trusted_until = Some(until);
-    }
-
-    /// Notes the replicas that a look has found.
-    fn note_seen(&mut self, seen: BTreeMap<String, Replica>, now: Instant) {
-        let before = std::mem::replace(&mut self.seen, seen);
-        self.missing.retain(|name, _| !self.seen.contains_key(name));
-        for name in before.into_keys().filter(|name| !self.seen.contains_key(name)) {
-            self.missing.insert(name, now);
-        }
-    }
-}
-
-/// Hosts that this replica holds.
-#[derive(Default)]
-struct HeldHosts {
-    /// The hosts, with their fencing tokens.
-    tokens: HashMap<String, u64>,
-    /// How often the lease may have run out: another replica may have taken some of the hosts then.
-    lapses: u64,
-    check: HostCheck,
-}
-
-/// Whether the held hosts must be compared with NATS.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum HostCheck {
-    /// The lease has not run out since the last check.
-    #[default]
-    Settled,
-    /// The lease has run out: this replica may believe that it holds hosts which another one has taken.
-    Due,
-    /// They were compared, and are compared this many more times, after each renewal: another replica may just
-    /// have been about to take one.
-    ChecksLeft(u32),
-}
-
-impl HeldHosts {
-    fn note_lapse(&mut self) {
-        self.lapses += 1;
-        self.check = HostCheck::Due;
-    }
-
-    /// Notes a comparison that began after this many lapses.
-    fn note_check(&mut self, lapses: u64) {
-        // If the lease has run out since, the hosts that were read first may be taken now.
-        if self.lapses == lapses {
-            self.check = match self.check {
-                HostCheck::Due => HostCheck::ChecksLeft(CHECKS - 1),
-                HostCheck::ChecksLeft(0 | 1) | HostCheck::Settled => HostCheck::Settled,
-                HostCheck::ChecksLeft(left) => HostCheck::ChecksLeft(left - 1),
-            };
-        }
-    }
-}
-
-/// Entry of a replica.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Replica {
-    /// Description of its process. Missing from the entry of an earlier version.
-    #[serde(default)]
-    pub(super) process: String,
-    /// Name of its machine. Missing from the entry of an earlier version.
-    #[serde(default)]
-    pub(super) machine: String,
-    /// Its plan.
-    pub(super) plan: ReplicaPlan,
-    /// Missing from the entry of an earlier version.
-    #[serde(default)]
-    pub(super) figures: Figures,
-}
-
-impl Replica {
-    /// Description for people.
-    fn about(&self, name: &str) -> String {
-        format!("replica {name} ({} on {})", self.process, self.machine)
-    }
-}
-
-/// The figures in a replica's entry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Figures {
-    /// Number of hosts that it holds.
-    pub(super) hosts: usize,
-    /// Number of its jobs that have not ended.
-    pub(super) jobs: usize,
-    /// Sequence number of the newest change of a record that it has seen.
-    pub(super) newest_record: u64,
-}
-
-/// The next step of a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum ReplicaPlan {
-    /// Keep its hosts, and take more.
-    Stay,
-    /// Hand its hosts over, and take no further one.
-    Leave,
-    /// It has ended.
-    Gone,
-}
-
 /// The holder of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
@@ -206,8 +74,6 @@ const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 const RETRIES: u32 = 30;
 /// Checks in a row, one in each third of the lifetime, after which the cluster's data counts as lost.
 const LOSSES: u32 = 3;
-/// Renewals after which held hosts are compared with NATS, once the lease had run out.
-const CHECKS: u32 = 3;
 
 impl Leases {
     /// Opens the buckets. Others see this replica once [`enter`](Self::enter) was called.

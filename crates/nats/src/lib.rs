@@ -37,6 +37,7 @@ mod entries;
 mod events;
 mod import;
 mod job_output;
+mod lease_state;
 mod leases;
 mod nats;
 mod nats_store;

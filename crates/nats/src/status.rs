@@ -7,7 +7,8 @@ use futures_util::TryStreamExt;
 use tokio::time::Instant;
 
 use super::connection::{NatsConnection, failed};
-use super::leases::{Replica, ReplicaPlan, read_replicas};
+use super::lease_state::{Replica, ReplicaPlan};
+use super::leases::read_replicas;
 use super::options::token_text;
 use sshjobs_store::{
     ClusterStatus, HostStatus, NatsStatus, ReplicaState, ReplicaStatus, StoreError, StreamStatus,
