@@ -42,6 +42,7 @@ mod excluded;
 mod explanation;
 mod judge;
 mod machines;
+mod named_hosts;
 mod permit;
 mod policy_in_force;
 mod refusal;
