@@ -1,5 +1,6 @@
 //! The built binary, spoken to over its stdio as an MCP client would.
 
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -530,6 +531,35 @@ async fn a_client_that_only_discovers_has_made_no_mistake() {
         output.status
     );
     assert!(stdout.contains("sshjobs"), "{stdout}");
+}
+
+/// All of the server's answers to these lines, after which stdin ends.
+fn answers_to(sshd: &Sshd, lines: &str) -> Vec<Value> {
+    let mut server = serve(sshd);
+    let mut stdin = server.stdin.take().unwrap();
+    stdin.write_all(lines.as_bytes()).unwrap();
+    drop(stdin);
+    let output = server.wait_with_output().unwrap();
+    let answers = String::from_utf8(output.stdout).unwrap();
+    answers.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_last_answers_are_written_also_if_the_client_begins_wrongly() {
+    let sshd = Sshd::start().await;
+    let list = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/list"});
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+
+    let answers = answers_to(&sshd, &format!("{list}\n{note}\n"));
+
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0]["id"], 7);
+    assert!(answers[0]["error"].is_object(), "{answers:?}");
+
+    // A last line needs no line end.
+    let discover = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});
+    let answers = answers_to(&sshd, &discover.to_string());
+    assert_eq!(answers[0]["id"], 8, "{answers:?}");
 }
 
 #[tokio::test]
