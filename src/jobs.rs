@@ -178,6 +178,7 @@ impl JobsBuilder {
     /// Opens the state directory, if there is one, and returns a [`Jobs`] that has no connections yet.
     ///
     /// # Errors
+    /// [`Settings`](crate::ErrorKind::Settings) if a limit is out of range, and
     /// [`Storage`](crate::ErrorKind::Storage) if the state directory can't be used.
     pub async fn start(self) -> Result<Jobs, Error> {
         let mut builder = core_jobs::Jobs::builder().config(self.config).access(self.access);

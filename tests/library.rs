@@ -462,13 +462,20 @@ async fn a_policy_is_asked_about_the_calls_of_a_program() {
 }
 
 #[tokio::test]
-async fn a_state_directory_that_cannot_be_used_is_an_error_of_the_builder() {
+async fn what_cannot_be_used_is_an_error_of_the_builder() {
     let sshd = Sshd::start().await;
     let file = sshd.path("a-file");
     std::fs::write(&file, "").unwrap();
 
     let refused = sshd.builder().state_dir(file.join("state")).start().await;
     assert_eq!(refused.err().unwrap().kind(), ErrorKind::Storage);
+    let limits = Limits {
+        max_jobs: 0,
+        ..Limits::default()
+    };
+    let refused = sshd.builder().limits(limits).start().await.err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::Settings);
+    assert!(refused.to_string().contains("max_jobs"), "{refused}");
 
     let unstored = Jobs::builder().ssh_config(sshd.ssh_config()).access(Access::Any);
     let unstored = unstored.start().await.unwrap();

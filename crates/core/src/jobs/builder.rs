@@ -82,7 +82,7 @@ impl JobsBuilder {
     /// connections yet.
     ///
     /// # Errors
-    /// [`Error::Store`] if the cluster or the state directory can't be used.
+    /// [`Error::Settings`]; [`Error::Store`] if the cluster or the state directory can't be used.
     pub async fn start(self) -> Result<Jobs, Error> {
         let Self {
             mut config,
@@ -91,6 +91,9 @@ impl JobsBuilder {
             shared_store,
             state_dir,
         } = self;
+        if let Some(mistake) = config.validate() {
+            return Err(Error::Settings(mistake));
+        }
         // With `store` set and no directory, `open_store` would use the user's own state directory.
         config.store = state_dir.is_some();
         // A replica's audit log is in the configured state directory.

@@ -101,6 +101,9 @@ pub enum Error {
     /// The state directory can't be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A limit or another setting is out of range.
+    #[error("{0}")]
+    Settings(String),
     /// The demo's SSH server can't start.
     #[error("the demo's SSH server can't start: {0}")]
     Demo(Arc<std::io::Error>),
@@ -140,6 +143,8 @@ pub enum ErrorKind {
     Forward,
     /// A pattern takes too long.
     SlowPattern,
+    /// A limit is out of range.
+    Settings,
     /// The state directory can't be used.
     Storage,
 }
@@ -171,6 +176,7 @@ impl Error {
             Self::Files(_) => ErrorKind::Files,
             Self::Forward(_) => ErrorKind::Forward,
             Self::TooSlow(_) => ErrorKind::SlowPattern,
+            Self::Settings(_) => ErrorKind::Settings,
             Self::TooManyCursors(_) | Self::Store(_) | Self::Demo(_) => ErrorKind::Storage,
         }
     }

@@ -60,6 +60,10 @@ impl From<jobs::Error> for Error {
                 "keep the cursor yourself, with since_line_no",
             ),
             jobs::Error::Store(ref source) => of_store(source, error.to_string()),
+            jobs::Error::Settings(_) => Self::invalid(
+                error.to_string(),
+                "docs/config.md has the range of each setting",
+            ),
             jobs::Error::Demo(_) => {
                 Self::new(Code::Io, error.to_string(), "check the temporary directory")
             }
