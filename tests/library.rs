@@ -183,6 +183,35 @@ async fn a_write_that_was_given_up_is_sent_before_the_next_one() {
 }
 
 #[tokio::test]
+async fn a_job_waits_for_its_follower_also_if_others_read_and_leave() {
+    // More than is kept of a job that waits for its follower.
+    const BYTES: usize = 48 << 20;
+    let sshd = Sshd::start().await;
+    let (jobs, host) = host(&sshd).await;
+    let command = Command::new("head").args(["-c", &BYTES.to_string(), "/dev/zero"]);
+    let mut follower = host.follow(&command).await.unwrap();
+    let job = follower.job();
+
+    let mut watcher = job.follow().await.unwrap();
+    assert!(!timeout(SOON, watcher.next()).await.unwrap().stdout.is_empty());
+    drop(watcher);
+    assert_eq!(job.wait_within(Duration::from_secs(1)).await, None);
+
+    let mut received = 0;
+    let outcome = loop {
+        let piece = timeout(SOON, follower.next()).await.unwrap();
+        assert_eq!(piece.dropped_bytes, 0);
+        received += piece.stdout.len();
+        if let Some(outcome) = piece.outcome {
+            break outcome;
+        }
+    };
+    assert!(outcome.is_success());
+    assert_eq!(received, BYTES);
+    jobs.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_caller_neither_sees_nor_changes_what_belongs_to_another() {
     let sshd = Sshd::start().await;
     let mine = sshd.jobs();
