@@ -287,9 +287,9 @@ impl ListedJob {
     pub(crate) fn of(summary: Summary) -> Self {
         Self {
             id: summary.id.as_str().to_owned(),
-            host: summary.host,
-            command: summary.command,
-            label: summary.label,
+            host: summary.facts.host,
+            command: summary.facts.command,
+            label: summary.facts.label,
             started_at: summary.status.started_at,
             phase: summary.status.phase,
         }

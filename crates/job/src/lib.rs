@@ -81,6 +81,6 @@ pub use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, OutputSpan, SpanStart};
 pub use spec::{
-    Draft, JobSpec, Pace, SpecError, Stdin, TemplateCall, Terminal, check_key, check_word,
+    Draft, JobFacts, JobSpec, Pace, SpecError, Stdin, TemplateCall, Terminal, check_key, check_word,
 };
 pub use turn::{Turn, is_queue_name};

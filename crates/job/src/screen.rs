@@ -196,10 +196,8 @@ mod tests {
     };
 
     fn job() -> Job {
-        let draft = Draft {
-            terminal: Some(Terminal::new("xterm", 80, 24).unwrap()),
-            ..Draft::new("web1", "top")
-        };
+        let mut draft = Draft::new("web1", "top");
+        draft.terminal = Some(Terminal::new("xterm", 80, 24).unwrap());
         Job::new(
             Caller::local(),
             draft.try_into().unwrap(),

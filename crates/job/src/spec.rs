@@ -1,7 +1,7 @@
 //! Specifications of jobs. A `JobSpec` is valid for any host; only a `Draft` can be invalid.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use base64::Engine;
@@ -22,35 +22,45 @@ use sshjobs_output::TerminalSize;
 /// The specification of a job, unchecked. [`JobSpec`] is checked.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// The host's name, as the caller wrote it.
-    pub host: String,
-    /// The command line, run by the login shell as `ssh HOST COMMAND` would.
-    pub command: String,
-    /// Working directory, relative to the home directory. `~` and `~/` are accepted.
-    pub cwd: Option<String>,
+    /// What is kept and shown of it.
+    pub facts: JobFacts,
     /// Variables to set. Their values are sent on stdin, never in the command line.
     pub env: BTreeMap<String, SecretString>,
     /// Secrets of the configuration that it uses. After they are read, their values are in `env` and
     /// `stdin`, too.
     pub secrets: SecretUses,
-    /// A label by which the caller finds the job; up to 200 characters.
-    pub label: Option<String>,
     /// The command's stdin.
     pub stdin: Stdin,
+    /// How fast its output is taken.
+    pub pace: Pace,
+}
+
+/// The part of a specification that is no secret: it is stored with the job, and listed.
+// Field names and defaults are those of stored records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobFacts {
+    /// The host's name, as the caller wrote it.
+    pub host: String,
+    /// The command line, run by the login shell as `ssh HOST COMMAND` would.
+    pub command: String,
+    /// A label by which the caller finds the job; up to 200 characters.
+    pub label: Option<String>,
+    /// Working directory, relative to the home directory. `~` and `~/` are accepted.
+    pub cwd: Option<String>,
     /// Time limit after which the whole process tree is ended; a millisecond to a year.
     pub timeout: Option<Duration>,
     /// The terminal it runs on, if any.
     pub terminal: Option<Terminal>,
-    /// How fast its output is taken.
-    pub pace: Pace,
     /// Another user as whom it runs, if not the account that logs in.
     pub becomes: Option<Become>,
     /// The template of the policy that the command was made from. `None` for a command that the caller
     /// has written.
     pub template: Option<TemplateCall>,
     /// Who is notified when the job ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Receiver>,
     /// Conditions for its start.
+    #[serde(default, skip_serializing_if = "Turn::is_now")]
     pub turn: Turn,
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
@@ -188,25 +198,12 @@ const MOST_EARLIER: usize = 32;
 impl Draft {
     /// `command` on `host`, with its stdin open.
     pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
-        Self {
+        let facts = JobFacts {
             host: host.into(),
             command: command.into(),
-            cwd: None,
-            env: BTreeMap::new(),
-            secrets: SecretUses::default(),
-            label: None,
-            stdin: Stdin::Open,
-            timeout: None,
-            terminal: None,
-            pace: Pace::Free,
-            becomes: None,
-            template: None,
-            notify: Vec::new(),
-            turn: Turn::default(),
-            durable: false,
-            fleet: None,
-            member_of: None,
-        }
+            ..JobFacts::default()
+        };
+        Self::from(facts)
     }
 
     /// Names of all variables that it sets, including those that get a secret.
@@ -229,6 +226,32 @@ impl Draft {
             return Err(SpecError::TwoValues("stdin".to_owned()));
         }
         Ok(())
+    }
+}
+
+impl From<JobFacts> for Draft {
+    fn from(facts: JobFacts) -> Self {
+        Self {
+            facts,
+            env: BTreeMap::new(),
+            secrets: SecretUses::default(),
+            stdin: Stdin::Open,
+            pace: Pace::Free,
+        }
+    }
+}
+
+impl Deref for Draft {
+    type Target = JobFacts;
+
+    fn deref(&self) -> &JobFacts {
+        &self.facts
+    }
+}
+
+impl DerefMut for Draft {
+    fn deref_mut(&mut self) -> &mut JobFacts {
+        &mut self.facts
     }
 }
 
@@ -398,56 +421,34 @@ impl Terminal {
     }
 }
 
-impl JobSpec {
+impl JobFacts {
     /// The hosts that it runs on: the members of a fleet, or its one host.
     pub fn hosts(&self) -> &[String] {
-        match &self.0.fleet {
+        match &self.fleet {
             Some(plan) => &plan.members,
-            None => std::slice::from_ref(&self.0.host),
+            None => std::slice::from_ref(&self.host),
         }
     }
+}
 
+impl JobSpec {
     /// Whether both specifications are equal, including secrets.
     pub fn is_same(&self, other: &Self) -> bool {
         // Every field by name, so that the compiler reports one that is not compared.
         let Draft {
-            host,
-            command,
-            cwd,
+            facts,
             env,
             secrets,
-            label,
             stdin,
-            timeout,
-            terminal,
             pace,
-            becomes,
-            template,
-            notify,
-            turn,
-            durable,
-            fleet,
-            member_of,
         } = &self.0;
         let is_same_env =
             env_given_by_caller(env, secrets).eq(env_given_by_caller(&other.env, &other.secrets));
-        *host == other.host
-            && *command == other.command
-            && *cwd == other.cwd
+        *facts == other.facts
             && is_same_env
             && secrets.is_same(&other.secrets)
-            && *label == other.label
             && (secrets.stdin.is_some() || stdin.is_same(&other.stdin))
-            && *timeout == other.timeout
-            && *terminal == other.terminal
             && *pace == other.pace
-            && *becomes == other.becomes
-            && *template == other.template
-            && *notify == other.notify
-            && *turn == other.turn
-            && *durable == other.durable
-            && *fleet == other.fleet
-            && *member_of == other.member_of
     }
 
     /// A keyed hash (HMAC-SHA-256) of the specification, including secrets, to compare it later
@@ -455,16 +456,19 @@ impl JobSpec {
     pub fn fingerprint(&self, key: &[u8; 32]) -> String {
         // Every field by name, so that the compiler reports one that is not hashed.
         let Draft {
+            facts,
+            env,
+            secrets,
+            stdin,
+            pace,
+        } = &self.0;
+        let JobFacts {
             host,
             command,
             cwd,
-            env,
-            secrets,
             label,
-            stdin,
             timeout,
             terminal,
-            pace,
             becomes,
             template,
             notify,
@@ -472,7 +476,7 @@ impl JobSpec {
             durable,
             fleet,
             member_of,
-        } = &self.0;
+        } = facts;
         let (kind, text) = match stdin {
             _ if secrets.stdin.is_some() => ("secret", ""),
             Stdin::Open => ("open", ""),
@@ -550,45 +554,41 @@ impl Stdin {
 mod tests {
     use super::*;
 
-    fn error(draft: Draft) -> SpecError {
+    /// Why `true` on web1 is refused after a change.
+    fn error(change: impl FnOnce(&mut Draft)) -> SpecError {
+        let mut draft = Draft::new("web1", "true");
+        change(&mut draft);
         JobSpec::try_from(draft).expect_err("it can't be")
     }
 
     #[test]
     fn what_no_host_could_run_is_refused() {
-        let draft = || Draft::new("web1", "true");
-        assert_eq!(error(Draft::new("web1", " \n")), SpecError::NoCommand);
-        assert_eq!(error(Draft::new("web1", "a\0b")), SpecError::Nul("command"));
-        assert_eq!(
-            error(Draft {
-                cwd: Some("\0".into()),
-                ..draft()
-            }),
-            SpecError::Nul("cwd")
-        );
         let long = LONGEST_TIMEOUT + SHORTEST_TIMEOUT;
         assert_eq!(
-            error(Draft {
-                timeout: Some(long),
-                ..draft()
-            }),
+            error(|draft| draft.command = " \n".into()),
+            SpecError::NoCommand
+        );
+        assert_eq!(
+            error(|draft| draft.command = "a\0b".into()),
+            SpecError::Nul("command")
+        );
+        assert_eq!(
+            error(|draft| draft.cwd = Some("\0".into())),
+            SpecError::Nul("cwd")
+        );
+        assert_eq!(
+            error(|draft| draft.timeout = Some(long)),
             SpecError::Timeout(long)
         );
         assert_eq!(
-            error(Draft {
-                label: Some("x".repeat(201)),
-                ..draft()
-            }),
+            error(|draft| draft.label = Some("x".repeat(201))),
             SpecError::LongWord("label")
         );
-        let env = BTreeMap::from([("SSHJOBS_JOB".to_owned(), "".into())]);
-        assert_eq!(error(Draft { env, ..draft() }), SpecError::Mark);
+        let of_variable =
+            |name: &str| error(|draft| drop(draft.env.insert(name.to_owned(), "v".into())));
+        assert_eq!(of_variable("SSHJOBS_JOB"), SpecError::Mark);
         for name in ["", "1A", "A-B", "A=B", "A B", "A;x", "É"] {
-            let env = BTreeMap::from([(name.to_owned(), "v".into())]);
-            assert_eq!(
-                error(Draft { env, ..draft() }),
-                SpecError::EnvName(name.into())
-            );
+            assert_eq!(of_variable(name), SpecError::EnvName(name.into()));
         }
     }
 

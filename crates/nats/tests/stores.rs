@@ -427,10 +427,8 @@ async fn a_key_is_one_jobs_in_all_processes() {
     for (one, two, _directory) in pairs() {
         let first = record(&new_job("make"), Some("k"), &*one);
         assert_eq!(one.admit(&first).unwrap(), None);
-        let second = Record {
-            host: "web2".to_owned(),
-            ..record(&new_job("make"), Some("k"), &*two)
-        };
+        let mut second = record(&new_job("make"), Some("k"), &*two);
+        second.host = "web2".to_owned();
         assert_eq!(
             two.admit(&second).unwrap().map(|known| known.id),
             Some(first.id.clone())
@@ -489,15 +487,10 @@ async fn a_record_of_a_job_that_was_claimed_is_not_overwritten_by_who_had_it() {
 async fn lists_are_filtered_counted_and_newest_first() {
     for (store, _, _directory) in pairs() {
         for (number, host) in ["a", "b", "a", "a"].into_iter().enumerate() {
-            let started_at = number as u64;
-            let record = record(&new_job("make"), None, &*store);
-            store
-                .admit(&Record {
-                    host: host.to_owned(),
-                    started_at,
-                    ..record
-                })
-                .unwrap();
+            let mut record = record(&new_job("make"), None, &*store);
+            record.host = host.to_owned();
+            record.started_at = number as u64;
+            store.admit(&record).unwrap();
         }
         let filter = Filter {
             host: Some("a".into()),

@@ -4,13 +4,12 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use sshjobs_job::notify::Receiver;
 use sshjobs_job::{
-    Become, Caller, Draft, EndEvidence, FleetPlan, Job, JobId, JobIdentity, JobSpec, MachineId,
-    Member, Nonce, Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, Stdin,
-    TemplateCall, Terminal, Turn, wall_now,
+    Caller, Draft, EndEvidence, Job, JobFacts, JobId, JobIdentity, JobSpec, MachineId, Member,
+    Nonce, Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, Stdin, wall_now,
 };
 use sshjobs_output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
 
@@ -23,14 +22,9 @@ pub struct Record {
     pub mark: Nonce,
     /// Owner of the job.
     pub caller: Caller,
-    /// The host, as named by the caller.
-    pub host: String,
-    /// The command line.
-    pub command: String,
-    /// The caller's label.
-    pub label: Option<String>,
-    /// Working directory.
-    pub cwd: Option<String>,
+    /// Its specification, without what is secret.
+    #[serde(flatten)]
+    pub facts: JobFacts,
     /// Names of its variables.
     pub env: Vec<String>,
     /// Whether its stdin was left open.
@@ -42,27 +36,9 @@ pub struct Record {
     /// Fingerprints of the secrets that its output must not show.
     #[serde(default)]
     pub hidden_secrets: Vec<SecretFingerprint>,
-    /// Its time limit.
-    pub timeout: Option<Duration>,
-    /// Its terminal.
-    pub terminal: Option<Terminal>,
-    /// The user as whom it runs, if not the account.
-    #[serde(default)]
-    pub becomes: Option<Become>,
-    /// The template that its command was made from.
-    #[serde(default)]
-    pub template: Option<TemplateCall>,
-    /// Who is notified when it ends.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notify: Vec<Receiver>,
-    /// Conditions for its start.
-    #[serde(default, skip_serializing_if = "Turn::is_now")]
-    pub turn: Turn,
     /// Whether the job may start: its order may have been sent to its host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_admitted: bool,
-    /// Whether it outlives its process.
-    pub durable: bool,
     /// Its idempotency key.
     pub key: Option<String>,
     /// A keyed hash of its specification.
@@ -99,18 +75,12 @@ pub struct Record {
     pub dropped_lines: u64,
     /// Bytes that its stored output uses.
     pub stored_bytes: u64,
-    /// Hosts and roll-out, for a fleet.
-    #[serde(default)]
-    pub fleet: Option<FleetPlan>,
     /// Facts about its end.
     #[serde(default, skip_serializing_if = "EndEvidence::is_empty")]
     pub evidence: EndEvidence,
     /// Its members' outcomes, for a fleet that has ended.
     #[serde(default)]
     pub members: Vec<Member>,
-    /// The fleet of which it is a member.
-    #[serde(default)]
-    pub member_of: Option<JobId>,
     /// Time of its last known state, from its owner or its host.
     #[serde(default)]
     pub seen_at: Timestamp,
@@ -128,97 +98,42 @@ impl Record {
     /// The record of a job that was just requested.
     pub fn new(job: &Job, key: Option<&str>, fingerprint: String) -> Self {
         let Draft {
-            host,
-            command,
-            cwd,
+            facts,
             env,
             secrets,
-            label,
             stdin,
-            timeout,
-            terminal,
-            becomes,
-            template,
-            notify,
-            turn,
-            durable,
-            fleet,
-            member_of,
-            ..
+            pace: _,
         } = &*job.spec;
         let mut record = Self {
-            id: job.id.clone(),
             mark: job.mark.clone(),
-            caller: job.caller.clone(),
-            host: host.clone(),
-            command: command.clone(),
-            label: label.clone(),
-            cwd: cwd.clone(),
             env: env.keys().cloned().collect(),
             has_stdin: matches!(stdin, Stdin::Open),
             hidden_secrets: secrets.fingerprints.clone(),
             had_secrets: !env.is_empty() || matches!(stdin, Stdin::Text(_)),
-            timeout: *timeout,
-            terminal: terminal.clone(),
-            becomes: becomes.clone(),
-            template: template.clone(),
-            notify: notify.clone(),
-            turn: turn.clone(),
             is_admitted: false,
-            durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
-            // `Storing` sets it before it stores the record.
-            owner: String::new(),
-            machine: None,
-            pgid: None,
-            started_at: 0,
-            first_output_at: None,
-            last_output_at: None,
-            ended_at: None,
-            outcome: None,
-            is_running: false,
-            modes: TerminalModes::default(),
-            resizes: Vec::new(),
-            total_lines: 0,
-            total_bytes: 0,
-            dropped_lines: 0,
-            stored_bytes: 0,
-            fleet: fleet.clone(),
-            evidence: EndEvidence::default(),
-            members: Vec::new(),
-            member_of: member_of.clone(),
-            seen_at: wall_now(),
-            has_leftovers: false,
+            ..Self::of_output(job.id.clone(), job.caller.clone(), facts.clone())
         };
         record.update(&job.status(), job.read_log(sshjobs_job::Log::pgid));
         record
     }
 
     /// The record of a job of which only the output is known.
-    pub(super) fn of_output(id: JobId, caller: Caller, host: &str, command: &str) -> Self {
+    pub(super) fn of_output(id: JobId, caller: Caller, facts: JobFacts) -> Self {
         Self {
             id,
             mark: Nonce::new(),
             caller,
-            host: host.to_owned(),
-            command: command.to_owned(),
-            label: None,
-            cwd: None,
+            facts,
             env: Vec::new(),
             has_stdin: false,
             hidden_secrets: Vec::new(),
             had_secrets: false,
-            timeout: None,
-            terminal: None,
-            becomes: None,
-            template: None,
-            notify: Vec::new(),
-            turn: Turn::default(),
             is_admitted: true,
-            durable: false,
             key: None,
             fingerprint: String::new(),
+            // `Storing` sets it before it stores the record.
             owner: String::new(),
             machine: None,
             pgid: None,
@@ -234,10 +149,8 @@ impl Record {
             total_bytes: 0,
             dropped_lines: 0,
             stored_bytes: 0,
-            fleet: None,
             evidence: EndEvidence::default(),
             members: Vec::new(),
-            member_of: None,
             seen_at: wall_now(),
             has_leftovers: false,
         }
@@ -344,45 +257,44 @@ impl Record {
             ..SecretUses::default()
         };
         let draft = Draft {
-            cwd: self.cwd.clone(),
             env,
             secrets,
-            label: self.label.clone(),
-            becomes: self.becomes.clone(),
-            template: self.template.clone(),
-            notify: self.notify.clone(),
-            turn: self.turn.clone(),
             stdin: if self.has_stdin {
                 Stdin::Open
             } else {
                 // Also for a text, which is not kept.
                 Stdin::Closed
             },
-            timeout: self.timeout,
-            terminal: self.terminal.clone(),
-            durable: self.durable,
-            fleet: self.fleet.clone(),
-            member_of: self.member_of.clone(),
-            ..Draft::new(self.host.clone(), self.command.clone())
+            ..Draft::from(self.facts.clone())
         };
         draft.try_into()
+    }
+}
+
+impl Deref for Record {
+    type Target = JobFacts;
+
+    fn deref(&self) -> &JobFacts {
+        &self.facts
+    }
+}
+
+impl DerefMut for Record {
+    fn deref_mut(&mut self) -> &mut JobFacts {
+        &mut self.facts
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sshjobs_job::Turn;
     use sshjobs_output::RingLimits;
 
     fn queued(with_secrets: bool) -> Record {
-        let mut draft = Draft {
-            durable: true,
-            turn: Turn {
-                queue: Some("deploy".to_owned()),
-                ..Turn::default()
-            },
-            ..Draft::new("web1", "make")
-        };
+        let mut draft = Draft::new("web1", "make");
+        draft.durable = true;
+        draft.turn.queue = Some("deploy".to_owned());
         if with_secrets {
             draft.env.insert("TOKEN".to_owned(), SecretString::from("hunter2"));
         }
@@ -392,6 +304,37 @@ mod tests {
             RingLimits::default(),
         );
         Record::new(&job, None, String::new())
+    }
+
+    /// A record as an earlier version stored it, whose facts stood between the other fields.
+    const EARLIER: &str = r#"{"id": "web1-7f3k9q2m", "mark": "00112233445566778899aabbccddeeff",
+        "caller": "local", "host": "web1", "command": "make", "label": "nightly", "cwd": null, "env": ["TOKEN"],
+        "has_stdin": false, "timeout": {"secs": 60, "nanos": 0}, "terminal": null, "durable": true,
+        "turn": {"queue": "deploy"}, "key": null, "fingerprint": "", "owner": "", "machine": null,
+        "pgid": null, "started_at": 1, "first_output_at": null, "last_output_at": null, "ended_at": null,
+        "outcome": null, "is_running": true, "total_lines": 3, "total_bytes": 30, "dropped_lines": 0,
+        "stored_bytes": 30, "has_leftovers": false}"#;
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_read() {
+        let record: Record = serde_json::from_str(EARLIER).unwrap();
+        let facts = JobFacts {
+            host: "web1".to_owned(),
+            command: "make".to_owned(),
+            label: Some("nightly".to_owned()),
+            timeout: Some(Duration::from_secs(60)),
+            turn: Turn {
+                queue: Some("deploy".to_owned()),
+                ..Turn::default()
+            },
+            durable: true,
+            ..JobFacts::default()
+        };
+        assert_eq!(record.facts, facts);
+        assert_eq!(record.total_lines, 3);
+        let stored = serde_json::to_value(&record).unwrap();
+        assert_eq!(stored["host"], "web1");
+        assert_eq!(serde_json::from_value::<Record>(stored).unwrap(), record);
     }
 
     #[test]

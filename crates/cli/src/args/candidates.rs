@@ -98,8 +98,8 @@ fn listed(filter: Filter) -> Vec<CompletionCandidate> {
             let about = format!(
                 "{} on {}: {}",
                 job.status.phase.name(),
-                job.host,
-                job.command
+                job.facts.host,
+                job.facts.command
             );
             CompletionCandidate::new(job.id.as_str()).help(Some(printable(&about).into()))
         })

@@ -198,10 +198,8 @@ impl FilledCase {
     /// The job that the case would start on a host.
     fn spec(&self, host: Option<&str>) -> Option<JobSpec> {
         let command = self.command.as_deref().unwrap_or("true");
-        let draft = Draft {
-            becomes: self.becomes.clone(),
-            ..Draft::new(host?, command)
-        };
+        let mut draft = Draft::new(host?, command);
+        draft.becomes = self.becomes.clone();
         draft.try_into().ok()
     }
 

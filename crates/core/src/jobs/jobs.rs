@@ -389,8 +389,9 @@ impl Jobs {
         let hidden = self.hidden_hosts(&found, may_list_all).await;
         found.retain(|job| {
             let is_own = job.caller == *self.caller();
-            let is_reached = |host| is_own || !hidden.unreachable.contains(host);
-            hosts_of(job)
+            let is_reached = |host: &String| is_own || !hidden.unreachable.contains(host);
+            job.facts
+                .hosts()
                 .iter()
                 .all(|host| !hidden.denied.contains(host) && is_reached(host))
         });
@@ -402,9 +403,9 @@ impl Jobs {
     /// The hosts of a list that hide jobs. Each host is checked once: a check may run `ssh -G` and ask
     /// DNS.
     async fn hidden_hosts(&self, listed: &[Summary], may_list_all: bool) -> HiddenHosts {
-        let all: BTreeSet<&String> = listed.iter().flat_map(hosts_of).collect();
+        let all: BTreeSet<&String> = listed.iter().flat_map(|job| job.facts.hosts()).collect();
         let of_others = listed.iter().filter(|job| job.caller != *self.caller());
-        let of_others: BTreeSet<&String> = of_others.flat_map(hosts_of).collect();
+        let of_others: BTreeSet<&String> = of_others.flat_map(|job| job.facts.hosts()).collect();
         let mut hidden = HiddenHosts::default();
         for host in all {
             if !may_list_all && !self.door.admission.is_allowed(Verb::Jobs, host).await {
@@ -480,14 +481,6 @@ impl Jobs {
         // Last, with the ends of all jobs.
         self.door.inside.notifier.flush().await;
         self.door.admission.judge().finish_audit().await;
-    }
-}
-
-fn hosts_of(job: &Summary) -> &[String] {
-    if job.fleet_hosts.is_empty() {
-        std::slice::from_ref(&job.host)
-    } else {
-        &job.fleet_hosts
     }
 }
 

@@ -100,10 +100,10 @@ pub use crate::runner::{
 pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Receiver};
 pub use sshjobs_job::{
     Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Draft, EndCause,
-    EndEvidence, Exit, FleetCounts, FleetSummary, KilledProcess, LostWhy, Member, MemberGroup,
-    MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes,
-    ResourceUse, SecretUses, Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall,
-    Terminal, Termios, Transferred, Turn, Wait,
+    EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, KilledProcess, LostWhy, Member,
+    MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase,
+    Process, Processes, ResourceUse, SecretUses, Signal, SpecError, Status, Stdin, StopAfter, Tail,
+    TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

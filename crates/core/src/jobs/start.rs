@@ -19,7 +19,7 @@ use crate::jobs::reading::Follow;
 use crate::jobs::{Pace, Stdin};
 use crate::runner::{SpawnError, StartOrder};
 use sshjobs_job::{
-    self, Become, BecomeMethod, Draft, JobSpec, SpecError, TemplateCall, check_key, check_word,
+    self, Become, BecomeMethod, JobSpec, SpecError, TemplateCall, check_key, check_word,
 };
 use sshjobs_policy::Verb;
 
@@ -234,10 +234,8 @@ impl Start {
 
     /// The specification with the values of its secrets, once the start is allowed.
     async fn with_secrets(&self, timeout: Option<Duration>) -> Result<JobSpec, Error> {
-        let mut draft = Draft {
-            timeout,
-            ..self.command.draft.clone()
-        };
+        let mut draft = self.command.draft.clone();
+        draft.timeout = timeout;
         self.door.fill_secrets(&mut draft).await?;
         Ok(draft.try_into()?)
     }

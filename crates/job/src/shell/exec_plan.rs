@@ -277,6 +277,12 @@ mod tests {
         draft(command).try_into().unwrap()
     }
 
+    fn spec_in(cwd: &str, command: &str) -> JobSpec {
+        let mut draft = draft(command);
+        draft.cwd = Some(cwd.to_owned());
+        draft.try_into().unwrap()
+    }
+
     fn run(shell: &str, plan: &ExecPlan, stdin: &str) -> (String, Option<i32>) {
         use std::io::Write as _;
         let mut child = Command::new(shell)
@@ -325,13 +331,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let directory = base.path().join(HOSTILE.trim());
         std::fs::create_dir(&directory).unwrap();
-        let cwd = Some(directory.to_str().unwrap().into());
-        let spec = Draft {
-            cwd,
-            ..draft("pwd")
-        }
-        .try_into()
-        .unwrap();
+        let spec = spec_in(directory.to_str().unwrap(), "pwd");
         let plan = ExecPlan::new(&spec, LoginShell::Posix, Nonce::new()).unwrap();
         let (stdout, _) = run("/bin/sh", &plan, "");
         assert_eq!(
@@ -342,13 +342,7 @@ mod tests {
 
     #[test]
     fn a_missing_directory_ends_the_job_with_125() {
-        let cwd = Some("/does/not/exist".into());
-        let spec = Draft {
-            cwd,
-            ..draft("echo never")
-        }
-        .try_into()
-        .unwrap();
+        let spec = spec_in("/does/not/exist", "echo never");
         let plan = ExecPlan::new(&spec, LoginShell::Posix, Nonce::new()).unwrap();
         assert_eq!(run("/bin/sh", &plan, "").1, Some(125));
     }
@@ -457,12 +451,6 @@ mod tests {
             (plan.command.as_str(), plan.announcements),
             ("show version", 0)
         );
-        let with_cwd = Draft {
-            cwd: Some("/".into()),
-            ..draft("x")
-        }
-        .try_into()
-        .unwrap();
-        assert!(ExecPlan::new(&with_cwd, LoginShell::Bare, Nonce::new()).is_err());
+        assert!(ExecPlan::new(&spec_in("/", "x"), LoginShell::Bare, Nonce::new()).is_err());
     }
 }

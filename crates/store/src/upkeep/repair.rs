@@ -15,7 +15,7 @@ use crate::owners::Owners;
 use crate::sqlite::RecordTable;
 use crate::state_dir::{OWNERS, RECORDS, check, make_private};
 use crate::{Record, StateDir, Store, StoreError, StoredLog};
-use sshjobs_job::{Caller, JobId, LostWhy, Outcome, wall_now};
+use sshjobs_job::{Caller, JobFacts, JobId, LostWhy, Outcome, wall_now};
 use sshjobs_output::RingLimits;
 
 /// The result of a repair.
@@ -153,10 +153,15 @@ pub(super) fn add_missing(path: &Path, report: &mut RepairReport) -> Result<(), 
 /// A record of a job of which only the output is left. It belongs to the person of this machine.
 fn of_output(id: &JobId) -> Record {
     let host = id.as_str().rsplit_once('-').map_or(id.as_str(), |(host, _)| host);
+    let facts = JobFacts {
+        host: host.to_owned(),
+        command: UNKNOWN_COMMAND.to_owned(),
+        ..JobFacts::default()
+    };
     Record {
         outcome: Some(Outcome::Lost(LostWhy::ServerRestarted, None)),
         ended_at: Some(wall_now()),
-        ..Record::of_output(id.clone(), Caller::local(), host, UNKNOWN_COMMAND)
+        ..Record::of_output(id.clone(), Caller::local(), facts)
     }
 }
 

@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::error::Error;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
-    BadBecome, Become, BecomeMethod, Command, Draft, FleetSpec, JobId, Jobs, NotifyConfig,
-    Receiver, SecretUses, SpecError, StartTarget, Stdin, StopAfter, TemplateCall, Terminal, Turn,
+    BadBecome, Become, BecomeMethod, Command, Draft, FleetSpec, JobFacts, JobId, Jobs,
+    NotifyConfig, Receiver, SecretUses, SpecError, StartTarget, Stdin, StopAfter, TemplateCall,
+    Terminal, Turn,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -187,16 +188,10 @@ impl CommandRequest {
         let timeout = self.timeout_s.map(time_limit).transpose()?;
         let target = self.fleet()?.map_or(StartTarget::Host(self.host), StartTarget::Fleet);
         let jobs_of = |ids: Vec<String>| ids.iter().map(|id| JobId::from(id.as_str())).collect();
-        let draft = Draft {
-            cwd: self.cwd,
-            env: self.env,
-            secrets: SecretUses {
-                env: self.secret_env,
-                stdin: self.secret_stdin,
-                ..SecretUses::default()
-            },
+        let facts = JobFacts {
+            command: self.command,
             label: self.label,
-            stdin: self.stdin.map_or(without_stdin, Stdin::Text),
+            cwd: self.cwd,
             timeout,
             terminal,
             becomes,
@@ -208,7 +203,17 @@ impl CommandRequest {
                 queue: self.queue,
             },
             durable: self.durable.unwrap_or(jobs.config().defaults.durable),
-            ..Draft::new("", self.command)
+            ..JobFacts::default()
+        };
+        let draft = Draft {
+            env: self.env,
+            secrets: SecretUses {
+                env: self.secret_env,
+                stdin: self.secret_stdin,
+                ..SecretUses::default()
+            },
+            stdin: self.stdin.map_or(without_stdin, Stdin::Text),
+            ..Draft::from(facts)
         };
         let mut command = Command::from(draft);
         if let Some(reason) = self.reason {

@@ -34,7 +34,7 @@ pub(crate) async fn look_at_orphans(
     for orphan in summaries.iter().filter(|summary| summary.is_orphan()) {
         let host = HostRef {
             caller: orphan.caller.clone(),
-            name: orphan.host.clone(),
+            name: orphan.facts.host.clone(),
         };
         by_host.entry(host).or_default().push(orphan.id.clone());
     }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use sshjobs_job::{Become, Caller, Fleet, FleetCounts, Job, JobId, Phase, Status};
+use sshjobs_job::{Caller, Fleet, FleetCounts, Job, JobFacts, JobId, Phase, Status};
 use sshjobs_output::time_of;
 use sshjobs_store::{Filter, Record};
 
@@ -13,20 +13,8 @@ pub struct Summary {
     pub id: JobId,
     /// The caller who started it.
     pub caller: Caller,
-    /// The host it runs on. For a fleet, the folded names of its hosts.
-    pub host: String,
-    /// The hosts of a fleet. Empty for a job on one host.
-    pub fleet_hosts: Vec<String>,
-    /// The command line.
-    pub command: String,
-    /// The caller's label.
-    pub label: Option<String>,
-    /// The user as whom it runs, if not the account.
-    pub becomes: Option<Become>,
-    /// Whether the job outlives its process and the connection.
-    pub durable: bool,
-    /// Whether it runs on a terminal.
-    pub has_terminal: bool,
+    /// Its specification. For a fleet, `host` has the folded names of its hosts.
+    pub facts: JobFacts,
     /// State, times and counts.
     pub status: Status,
     /// The process that records it, if it is not this one. Empty if that process has ended.
@@ -44,7 +32,7 @@ impl Summary {
     pub fn is_orphan(&self) -> bool {
         // A queued job is on no host yet.
         let may_run = !matches!(self.status.phase, Phase::Queued | Phase::Ended(_));
-        self.durable && may_run && self.members.is_none() && self.owner.as_deref() == Some("")
+        self.facts.durable && may_run && self.members.is_none() && self.owner.as_deref() == Some("")
     }
 
     /// Summarizes a job of this process, or one opened from the store.
@@ -52,18 +40,7 @@ impl Summary {
         Self {
             id: job.id.clone(),
             caller: job.caller.clone(),
-            host: job.spec.host.clone(),
-            fleet_hosts: job
-                .spec
-                .fleet
-                .as_ref()
-                .map(|plan| plan.members.clone())
-                .unwrap_or_default(),
-            command: job.spec.command.clone(),
-            label: job.spec.label.clone(),
-            becomes: job.spec.becomes.clone(),
-            durable: job.spec.durable,
-            has_terminal: job.spec.terminal.is_some(),
+            facts: job.spec.facts.clone(),
             status: job.status(),
             owner: None,
             has_leftovers: false,
@@ -80,13 +57,7 @@ impl Summary {
             last_seen_at: is_orphan.then(|| time_of(record.seen_at)),
             id: record.id,
             caller: record.caller,
-            host: record.host,
-            fleet_hosts: record.fleet.map(|plan| plan.members).unwrap_or_default(),
-            command: record.command,
-            label: record.label,
-            becomes: record.becomes,
-            durable: record.durable,
-            has_terminal: record.terminal.is_some(),
+            facts: record.facts,
             status,
             owner,
             has_leftovers: record.has_leftovers,
@@ -95,8 +66,11 @@ impl Summary {
     }
 
     pub(crate) fn fits(&self, filter: &Filter) -> bool {
-        filter.host.as_ref().is_none_or(|host| *host == self.host)
-            && filter.label.as_ref().is_none_or(|label| self.label.as_ref() == Some(label))
+        filter.host.as_ref().is_none_or(|host| *host == self.facts.host)
+            && filter
+                .label
+                .as_ref()
+                .is_none_or(|label| self.facts.label.as_ref() == Some(label))
             && filter.state.is_none_or(|state| state == self.status.phase.name())
     }
 }

@@ -21,8 +21,8 @@ use crate::runner::state::{
     FleetToRun, JobStdin, Lookup, RunnerState, SpawnError, StartOrder, chain,
 };
 use sshjobs_job::{
-    Backlog, Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace,
-    Phase, PrintedSummary, Rollout, Scope, Stdin, Turn, Wait, split_old_line,
+    Backlog, Draft, Exit, FarEvent, Fleet, Job, JobFacts, JobSpec, Kill, Member, MemberEnd,
+    Outcome, Pace, Phase, PrintedSummary, Rollout, Scope, Stdin, Turn, Wait, split_old_line,
 };
 use sshjobs_output::{
     Keep, Line, LineNo, MemberNo, OutputSource, Page, PageQuery, Render, Selection, Stream,
@@ -415,8 +415,7 @@ impl MemberTask {
     }
 
     fn spec(&self, name: &str) -> JobSpec {
-        let fleet: Draft = (*self.job.spec).clone();
-        let member_of = Some(self.job.id.clone());
+        let fleet: &Draft = &self.job.spec;
         // Output of a durable member waits in files on its host. Any other command waits until
         // its output is read.
         let pace = if fleet.durable {
@@ -424,15 +423,21 @@ impl MemberTask {
         } else {
             Pace::OfFollower
         };
-        let draft = Draft {
+        let facts = JobFacts {
             host: name.to_owned(),
             fleet: None,
-            member_of,
+            member_of: Some(self.job.id.clone()),
             // The fleet notifies of its end, and has waited for its turn.
             notify: Vec::new(),
             turn: Turn::default(),
+            ..fleet.facts.clone()
+        };
+        let draft = Draft {
+            facts,
+            env: fleet.env.clone(),
+            secrets: fleet.secrets.clone(),
+            stdin: fleet.stdin.clone(),
             pace,
-            ..fleet
         };
         draft.try_into().expect("a valid fleet has valid members")
     }

@@ -88,7 +88,7 @@ async fn find_tombstone(storing: &Arc<Storing>, scope: &Scope, id: &JobId) -> Lo
         status: record.status(),
         id: record.id,
         caller: record.caller,
-        host: record.host,
+        host: record.facts.host,
     }))
 }
 

@@ -112,10 +112,8 @@ mod tests {
     use sshjobs_output::RingLimits;
 
     fn job(cols: i64, rows: i64) -> Job {
-        let draft = Draft {
-            terminal: Some(Terminal::new("xterm", cols, rows).unwrap()),
-            ..Draft::new("web1", "top")
-        };
+        let mut draft = Draft::new("web1", "top");
+        draft.terminal = Some(Terminal::new("xterm", cols, rows).unwrap());
         Job::new(
             Caller::local(),
             draft.try_into().unwrap(),

@@ -287,10 +287,8 @@ impl SimulatedWorld {
 
 /// A durable job of the simulated host.
 pub(super) fn durable_job(index: usize, ring_lines: usize) -> Arc<Job> {
-    let draft = Draft {
-        durable: true,
-        ..Draft::new("host", "make")
-    };
+    let mut draft = Draft::new("host", "make");
+    draft.durable = true;
     let identity = JobIdentity {
         id: JobId::from(format!("host-{index:06}").as_str()),
         mark: Nonce::new(),
