@@ -52,9 +52,9 @@ pub use verbs::{
     ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply,
     HostsRequest, JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, LineRecord, MatchEntry,
     Partial, ProcessEntry, ProcessList, PutGroup, PutReply, PutRequest, ReadReply, ReadRequest,
-    Reversed, RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
-    SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName, StyledSpan, TailReply,
-    TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode,
-    WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
+    Repeat, Reversed, RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest,
+    SettingEntry, SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName,
+    StyledSpan, TailReply, TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry,
+    VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

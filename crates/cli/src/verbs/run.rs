@@ -104,7 +104,7 @@ async fn attempt(
     let limit = args.start.timeout;
     let request = of_run(args)?;
     let running = tokio::select! {
-        running = once_approved(async || api.run(request.clone()).await) => running?,
+        running = once_approved(async || api.follow(request.clone()).await) => running?,
         number = signals.next() => return Ok(ProgramExit::signaled(number).into()),
     };
     let job = running.control();

@@ -13,11 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::status::HttpFailure;
 use sshjobs_core::jobs::{Role, Verb};
 use sshjobs_wire::{
-    Error, ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest,
-    HostsReply, HostsRequest, JobsReply, JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest,
-    RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest,
-    SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WireRequest,
-    WriteReply, WriteRequest, document_schema, note_texts, read_texts,
+    Error, Service, WireRequest, document_schema, for_each_verb, note_texts, read_texts,
 };
 
 /// Description of a verb in the API document.
@@ -78,7 +74,7 @@ pub(crate) fn verb_at(path: &str, method: &Method) -> Option<ApiVerb> {
 const FILES: &str = "hosts/{host}/files/{*path}";
 
 macro_rules! verbs {
-    ($($name:ident: $request:ty => $reply:ty, $needs:ident, $summary:literal;)*) => {
+    ($($name:ident: $request:ty => $reply:ty, $needs:ident, $repeat:ident, $summary:literal;)*) => {
         fn needed_role(verb: &str) -> Option<Role> {
             match verb {
                 $(stringify!($name) => Some(Role::$needs),)*
@@ -110,22 +106,7 @@ macro_rules! verbs {
     };
 }
 
-verbs! {
-    spawn: SpawnRequest => SpawnReply, Run, "Start a job and return its id";
-    run: RunRequest => RunReply, Run, "Run a command and wait for its end";
-    tail: TailRequest => TailReply, Read, "Read the lines after a cursor; wait for news";
-    read: ReadRequest => ReadReply, Read, "Read a part of the output by position";
-    search: SearchRequest => SearchReply, Read, "Find lines by pattern";
-    write: WriteRequest => WriteReply, Run, "Write to a job's stdin";
-    signal: SignalRequest => SignalReply, Run, "Signal a job's process tree";
-    wait: WaitRequest => WaitReply, Read, "Wait for the end of jobs";
-    jobs: JobsRequest => JobsReply, Read, "List jobs";
-    forget: ForgetRequest => ForgetReply, Run, "Delete a finished job, or only its output";
-    hosts: HostsRequest => HostsReply, Read, "List hosts, or try one";
-    get: GetRequest => GetReply, Run, "Read a file of a host, or list a directory";
-    forward: ForwardRequest => ForwardReply, Run, "Forward ports through hosts";
-    put: PutRequest => PutReply, Run, "Write a file of a host, or change parts of it";
-}
+for_each_verb!(verbs);
 
 pub(crate) async fn answer<R: WireRequest, Reply: Serialize>(
     body: &[u8],

@@ -34,24 +34,6 @@ pub(crate) struct ToolCall {
     _asker: Asker,
 }
 
-/// Tools that log in to hosts, or whose caller's user may have to allow them.
-const LOG_IN: [&str; 8] = [
-    "ssh_forward",
-    "ssh_get",
-    "ssh_hosts",
-    "ssh_put",
-    "ssh_run",
-    "ssh_signal",
-    "ssh_spawn",
-    "ssh_write",
-];
-
-/// Whether this call can pass a login's questions to its client.
-pub(crate) fn can_ask(tool: &str, context: &RequestContext<RoleServer>) -> bool {
-    let can = context.client_capabilities().and_then(|can| can.elicitation);
-    LOG_IN.contains(&tool) && can.is_some_and(|can| can.url.is_some())
-}
-
 impl ToolCall {
     /// Starts a call: `made` performs it, in a context that outlives the request.
     pub(crate) fn begin<F: Future<Output = Answered> + Send + 'static>(

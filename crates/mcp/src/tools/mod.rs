@@ -1,9 +1,10 @@
 //! Tool calls: arguments, answers, progress, tasks, and calls that wait for a person.
 
 mod answered;
-pub(crate) mod call;
+mod call;
 mod parked;
 mod progress;
+mod table;
 pub(crate) mod tasks;
 mod text;
 mod tool_call;
@@ -11,5 +12,6 @@ mod tool_call;
 pub(crate) use answered::answered;
 pub(crate) use call::ToolCall;
 pub(crate) use parked::Parked;
+pub(crate) use table::ToolText;
 pub(crate) use tasks::CancelledTools;
-pub(crate) use tool_call::{answer, input, input_without, output};
+pub(crate) use tool_call::{answer, input_without, output};

@@ -81,12 +81,7 @@ fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("a reply is plain data")
 }
 
-/// The schema of a tool's arguments.
-pub(crate) fn input<R: WireRequest>() -> Arc<JsonObject> {
-    Arc::new(R::schema())
-}
-
-/// The schema without some of the arguments, which are accepted but not shown.
+/// The schema of a tool's arguments without `hidden`, which are accepted but not shown.
 pub(crate) fn input_without<R: WireRequest>(hidden: &[&str]) -> Arc<JsonObject> {
     let mut schema = R::schema();
     if let Some(properties) = schema.get_mut("properties").and_then(|all| all.as_object_mut()) {

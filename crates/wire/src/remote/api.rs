@@ -10,16 +10,13 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
-use super::client::{Repeat, ServerClient};
+use super::client::ServerClient;
 use super::running::Running;
 use super::session::JobSession;
 use crate::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ExportFormat,
-    ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, Group,
-    HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, NotificationsReply,
-    PutReply, PutRequest, ReadReply, ReadRequest, SearchReply, SearchRequest, Service,
-    SessionRequest, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
-    VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    Group, JobEntry, LastLinesOf, NotificationsReply, Repeat, Service, SessionRequest, VoteRequest,
+    WaitMode, WaitRequest, WriteRequest, for_each_verb,
 };
 
 /// The verbs, in this process or on a server.
@@ -32,9 +29,9 @@ pub enum Api {
 }
 
 macro_rules! verbs {
-    ($($(#[$doc:meta])* $name:ident: $request:ty => $reply:ty, $repeat:ident;)*) => {
+    ($($name:ident: $request:ty => $reply:ty, $role:ident, $repeat:ident, $summary:literal;)*) => {
         impl Api {
-            $($(#[$doc])*
+            $(#[doc = $summary]
             pub async fn $name(&self, request: $request) -> Result<$reply, Error> {
                 match self {
                     Self::Here(service) => service.$name(request).await,
@@ -45,34 +42,7 @@ macro_rules! verbs {
     };
 }
 
-verbs! {
-    /// Starts a job.
-    spawn: SpawnRequest => SpawnReply, Never;
-    /// Reads the lines after a cursor.
-    tail: TailRequest => TailReply, Safe;
-    /// Reads a part of the output by position.
-    read: ReadRequest => ReadReply, Safe;
-    /// Finds lines by pattern.
-    search: SearchRequest => SearchReply, Safe;
-    /// Writes to a job's stdin.
-    write: WriteRequest => WriteReply, Never;
-    /// Signals all processes of a job.
-    signal: SignalRequest => SignalReply, Never;
-    /// Waits for the end of jobs.
-    wait: WaitRequest => WaitReply, Safe;
-    /// Lists jobs.
-    jobs: JobsRequest => JobsReply, Safe;
-    /// Deletes a finished job.
-    forget: ForgetRequest => ForgetReply, Never;
-    /// Reads a file of a host, or lists a directory.
-    get: GetRequest => GetReply, Safe;
-    /// Writes a file of a host.
-    put: PutRequest => PutReply, Never;
-    /// Opens, lists or closes forwards.
-    forward: ForwardRequest => ForwardReply, Never;
-    /// Lists hosts, or tests one.
-    hosts: HostsRequest => HostsReply, Safe;
-}
+for_each_verb!(verbs);
 
 /// Longest id of an approval, in bytes.
 const LONGEST_ID: usize = 64;
@@ -139,7 +109,7 @@ impl Api {
     }
 
     /// Starts a command whose output is followed byte by byte. Its stdin is open.
-    pub async fn run(&self, request: CommandRequest) -> Result<Running, Error> {
+    pub async fn follow(&self, request: CommandRequest) -> Result<Running, Error> {
         match self {
             Self::Here(service) => Ok(Running::Here {
                 service: service.clone(),

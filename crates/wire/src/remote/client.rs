@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::ServerAddress;
 use super::dial::dial;
-use crate::{Code, Error};
+use crate::{Code, Error, Repeat};
 
 /// Calls a server. Calls that don't overlap share a connection, which is made when first needed.
 pub struct ServerClient {
@@ -36,15 +36,6 @@ struct HttpConnection {
     sender: Option<SendRequest<Full<Bytes>>>,
     /// Task that moves its bytes.
     moving: JoinSet<()>,
-}
-
-/// Whether a call may be repeated after its connection broke.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
-    /// It changes nothing.
-    Safe,
-    /// It changes something.
-    Never,
 }
 
 /// Method, path and body of a request; [`ServerClient::request`] adds the headers.

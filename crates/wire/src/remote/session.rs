@@ -12,11 +12,11 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use super::client::{Repeat, ServerClient};
+use super::client::ServerClient;
 use super::dial::{Io, dial};
 use super::shown::NextBytes;
 use crate::{
-    Code, Error, JobEntry, SessionChannel, SessionEvent, SessionRequest, SignalReply,
+    Code, Error, JobEntry, Repeat, SessionChannel, SessionEvent, SessionRequest, SignalReply,
     SignalRequest, WriteReply, WriteRequest,
 };
 use sshjobs_core::jobs::TerminalSize;

@@ -1,0 +1,210 @@
+//! What a model reads of each tool besides its schemas. The parameters are described in `wire/verbs`.
+
+/// A tool's texts and hints.
+pub(crate) struct ToolText {
+    /// The verb of the tool: its name without `ssh_`.
+    pub(crate) verb: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) description: &'static str,
+    /// Arguments that are accepted and not shown, because each costs every model tokens.
+    pub(crate) hidden: &'static [&'static str],
+    /// What it changes can't be undone.
+    pub(crate) is_destructive: bool,
+    /// A second call with the same arguments changes nothing more.
+    pub(crate) is_idempotent: bool,
+    /// It may log in to hosts, or its caller's user may have to allow it: so it may ask a person.
+    pub(crate) reaches_hosts: bool,
+}
+
+impl ToolText {
+    /// The texts of a verb.
+    pub(crate) fn of(verb: &str) -> Option<&'static Self> {
+        TOOLS.iter().find(|text| text.verb == verb)
+    }
+}
+
+const TOOLS: [ToolText; 14] = [
+    ToolText {
+        verb: "spawn",
+        title: "Start a remote job",
+        description: "Start a command on a remote host as a job and return its job_id at once; \
+            follow it with ssh_tail. Use it for anything slow, chatty or interactive. Example: \
+            {\"host\": \"web1\", \"command\": \"make test\", \"cwd\": \"~/app\"}",
+        // The command line has them all.
+        hidden: &[
+            "after",
+            "answer_queries",
+            "become_method",
+            "canary",
+            "cols",
+            "max_parallel",
+            "retry",
+            "rows",
+            "secret_stdin",
+            "stop_after_failures",
+            "term",
+        ],
+        is_destructive: true,
+        is_idempotent: false,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "tail",
+        title: "Follow a job's output",
+        description: "Read a job's output after a cursor, waiting up to wait_ms for news. Pass \
+            last_line_no as the next since_line_no until still_running is false; finished jobs \
+            read the same. keep=\"last\", filter and until reduce noise. Example: {\"job_id\": \
+            \"web1-7f3k9q2m\", \"since_line_no\": 120, \"wait_ms\": 5000}",
+        hidden: &[],
+        is_destructive: false,
+        // The cursor of a `reader` moves.
+        is_idempotent: false,
+        reaches_hosts: false,
+    },
+    ToolText {
+        verb: "read",
+        title: "Read a part of a job's output",
+        description: "Read a part of a job's output by position, from the start or (negative \
+            offset) the end; use it to look back. Example: {\"job_id\": \"web1-7f3k9q2m\", \
+            \"offset\": -20}",
+        // `limit` is another name of `length`.
+        hidden: &["limit", "render"],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: false,
+    },
+    ToolText {
+        verb: "search",
+        title: "Search a job's output",
+        description: "Find lines of a job's output by regex, with numbers and context; use it to \
+            find errors in long output. Example: {\"job_id\": \"web1-7f3k9q2m\", \"pattern\": \
+            \"(?i)error\"}",
+        hidden: &[],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: false,
+    },
+    ToolText {
+        verb: "wait",
+        title: "Wait for jobs to end",
+        description: "Wait for the end of several jobs, and return a summary of each, with the \
+            last lines of those that failed if asked. Example: {\"job_ids\": [\"web1-7f3k9q2m\"], \
+            \"last_lines\": 20}",
+        hidden: &[],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: false,
+    },
+    ToolText {
+        verb: "write",
+        title: "Write to a job's stdin",
+        description: "Write text, bytes or keys to a job's stdin, or close it; use it to answer a \
+            prompt. With wait_ms the reply contains the job's output since. Example: {\"job_id\": \
+            \"web1-7f3k9q2m\", \"data\": \"yes\", \"newline\": true, \"wait_ms\": 5000}",
+        hidden: &["cols", "filter", "keep", "rows"],
+        is_destructive: true,
+        is_idempotent: false,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "run",
+        title: "Run a remote command",
+        description: "Run a quick command on a remote host and wait for its end: exit status, \
+            first and last lines. If it takes longer than wait_ms the job continues, and the \
+            reply says how to follow it. Example: {\"host\": \"web1\", \"command\": \"uname -a\"}",
+        // It takes them as ssh_spawn does: roll-outs, order, repeated calls, special terminals.
+        hidden: &[
+            "after",
+            "after_ok",
+            "answer_queries",
+            "become_method",
+            "canary",
+            "cols",
+            "idempotency_key",
+            "label",
+            "max_parallel",
+            "notify",
+            "queue",
+            "retry",
+            "rows",
+            "secret_stdin",
+            "stop_after_failures",
+            "term",
+        ],
+        is_destructive: true,
+        is_idempotent: false,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "signal",
+        title: "Signal a job",
+        description: "Signal all processes of a job and report whether they are verified dead; \
+            use it to stop a job. Example: {\"job_id\": \"web1-7f3k9q2m\", \"grace_ms\": 3000}",
+        hidden: &[],
+        is_destructive: true,
+        is_idempotent: false,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "jobs",
+        title: "List jobs",
+        description: "List jobs, newest first, with state, times and counts. Example: \
+            {\"state\": \"running\"}",
+        hidden: &["cached"],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: false,
+    },
+    ToolText {
+        verb: "hosts",
+        title: "List hosts",
+        description: "List the hosts that jobs can run on; call it first when you don't know a \
+            name. With host, connect to it and report. Example: {\"host\": \"web1\"}",
+        hidden: &[],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "get",
+        title: "Read a remote file",
+        description: "Read a file of a host, or list a directory or pattern; use it to look \
+            before a change. Example: {\"host\": \"web1\", \"path\": \"/etc/nginx/nginx.conf\"}",
+        hidden: &["become_method"],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "put",
+        title: "Write a remote file",
+        description: "Write a file of a host at once, or replace parts of its text (edits). \
+            Example: {\"host\": \"web1\", \"path\": \"app.conf\", \"edits\": [{\"old\": \
+            \"port 80\", \"new\": \"port 8080\"}]}",
+        hidden: &["become_method"],
+        is_destructive: true,
+        is_idempotent: true,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "forward",
+        title: "Forward a port",
+        description: "Forward a port of this machine through a host to a target there, or list \
+            and close forwards. Example: {\"action\": \"open\", \"host\": \"web1\", \"target\": \
+            \"db:5432\"}",
+        hidden: &["idle_s"],
+        is_destructive: false,
+        is_idempotent: false,
+        reaches_hosts: true,
+    },
+    ToolText {
+        verb: "forget",
+        title: "Forget a job",
+        description: "Delete a finished job, or only its output, to free memory. A running job is \
+            refused unless force kills it. Example: {\"job_id\": \"web1-7f3k9q2m\"}",
+        hidden: &[],
+        is_destructive: true,
+        is_idempotent: false,
+        reaches_hosts: false,
+    },
+];
