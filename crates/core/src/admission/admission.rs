@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 
-use super::call::{CallContent, CallToDecide, JobFacts, On, Starting};
+use super::call::{CallContent, CallToDecide, HostAct, JudgedJob, StartToDecide};
 use super::context::{APPROVAL_WAIT, CallContext};
 use super::error::Refusal;
 use super::judge::{Judge, StartClaim};
@@ -134,7 +134,11 @@ impl Admission {
     }
 
     /// Decides on the start on one host, and reserves room for it.
-    async fn claim_start(&self, start: &StartCall<'_>, on: On<'_>) -> Result<StartClaim, Refusal> {
+    async fn claim_start(
+        &self,
+        start: &StartCall<'_>,
+        on: HostAct<'_>,
+    ) -> Result<StartClaim, Refusal> {
         self.check_user(start.verb, on).await?;
         // Where the caller may not even start, the start itself is refused, as on an unlisted host.
         if start.shows_output && self.ask(start.verb, on).await.is_ok() {
@@ -163,7 +167,7 @@ impl Admission {
     pub(crate) async fn admit_reading(
         &self,
         verb: Verb,
-        job: JobFacts<'_>,
+        job: JudgedJob<'_>,
     ) -> Result<Permit<ReadOutput>, Refusal> {
         self.judge_job(verb, job).await?;
         Ok(Permit::new(&self.context.caller, verb, job.id.clone()))
@@ -175,7 +179,7 @@ impl Admission {
     /// [`Refusal`].
     pub(crate) async fn admit_input(
         &self,
-        job: JobFacts<'_>,
+        job: JudgedJob<'_>,
         content: Option<CallContent<'_>>,
     ) -> Result<Permit<WriteInput>, Refusal> {
         self.admit_on_job(Verb::Write, job, content).await
@@ -187,7 +191,7 @@ impl Admission {
     /// [`Refusal`].
     pub(crate) async fn admit_signal(
         &self,
-        job: JobFacts<'_>,
+        job: JudgedJob<'_>,
     ) -> Result<Permit<SignalJob>, Refusal> {
         self.admit_on_job(Verb::Signal, job, None).await
     }
@@ -198,7 +202,7 @@ impl Admission {
     /// [`Refusal`].
     pub(crate) async fn admit_forgetting(
         &self,
-        job: JobFacts<'_>,
+        job: JudgedJob<'_>,
     ) -> Result<Permit<ForgetJob>, Refusal> {
         self.admit_on_job(Verb::Forget, job, None).await
     }
@@ -210,7 +214,7 @@ impl Admission {
     pub(crate) async fn admit_files(
         &self,
         verb: Verb,
-        on: On<'_>,
+        on: HostAct<'_>,
     ) -> Result<Permit<UseFiles>, Refusal> {
         let host = self.find_host(verb, on.place.host).await?;
         self.check_user(verb, on).await?;
@@ -226,7 +230,10 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal`].
-    pub(crate) async fn admit_forward(&self, on: On<'_>) -> Result<Permit<OpenForward>, Refusal> {
+    pub(crate) async fn admit_forward(
+        &self,
+        on: HostAct<'_>,
+    ) -> Result<Permit<OpenForward>, Refusal> {
         self.admit_on_host(Verb::Forward, on).await
     }
 
@@ -239,7 +246,7 @@ impl Admission {
         verb: Verb,
         host: &str,
     ) -> Result<Permit<Connect>, Refusal> {
-        self.admit_on_host(verb, On::host(host)).await
+        self.admit_on_host(verb, HostAct::host(host)).await
     }
 
     /// Admits writing a host's key to known_hosts.
@@ -247,7 +254,7 @@ impl Admission {
     /// # Errors
     /// [`Refusal`].
     pub(crate) async fn admit_trust(&self, host: &str) -> Result<Permit<Connect>, Refusal> {
-        let on = On::host(host);
+        let on = HostAct::host(host);
         self.check_rights(Verb::Trust, on).await?;
         self.judge.decide(self.call(Verb::Trust, on)).await?;
         tracing::info!(caller = %self.context.caller, host, "trust");
@@ -255,7 +262,7 @@ impl Admission {
         Ok(Permit::new(&self.context.caller, Verb::Trust, host))
     }
 
-    async fn admit_on_host<A>(&self, verb: Verb, on: On<'_>) -> Result<Permit<A>, Refusal>
+    async fn admit_on_host<A>(&self, verb: Verb, on: HostAct<'_>) -> Result<Permit<A>, Refusal>
     where
         A: Act<Subject = HostRef>,
     {
@@ -269,16 +276,16 @@ impl Admission {
     async fn admit_on_job<A>(
         &self,
         verb: Verb,
-        job: JobFacts<'_>,
+        job: JudgedJob<'_>,
         content: Option<CallContent<'_>>,
     ) -> Result<Permit<A>, Refusal>
     where
         A: Act<Subject = JobId>,
     {
         for host in job.spec.hosts() {
-            let on = On {
+            let on = HostAct {
                 job: Some(job.id),
-                ..On::host(host)
+                ..HostAct::host(host)
             };
             self.check_rights(verb, on).await?;
         }
@@ -291,14 +298,14 @@ impl Admission {
 
     /// Whether the policy allows a verb on a host.
     pub(crate) async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
-        self.ask(verb, On::host(host)).await.is_ok()
+        self.ask(verb, HostAct::host(host)).await.is_ok()
     }
 
     /// Asks the policy about a verb that is not performed yet.
     ///
     /// # Errors
     /// [`Refusal::Policy`].
-    pub(crate) async fn ask(&self, verb: Verb, on: On<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn ask(&self, verb: Verb, on: HostAct<'_>) -> Result<(), Refusal> {
         Ok(self.judge.ask(self.call(verb, on)).await?)
     }
 
@@ -336,9 +343,9 @@ impl Admission {
         host: &str,
         wanted: &TemplateCall,
     ) -> Result<(Template, BTreeMap<String, String>), Refusal> {
-        let on = On {
+        let on = HostAct {
             template: Some(&wanted.name),
-            ..On::host(host)
+            ..HostAct::host(host)
         };
         let call = self.call(verb, on);
         let template = self.judge.template(call, wanted).await;
@@ -373,9 +380,9 @@ impl Admission {
         ];
         match options.into_iter().find(|(_, is_refused)| *is_refused) {
             Some((option, _)) => {
-                let on = On {
+                let on = HostAct {
                     template: Some(&template.name),
-                    ..On::host(&draft.host)
+                    ..HostAct::host(&draft.host)
                 };
                 let call = self.call(verb, on);
                 let refusal = call.refused(PolicyWhy::TemplateOption(option));
@@ -386,7 +393,7 @@ impl Admission {
         }
     }
 
-    pub(super) fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> CallToDecide<'a> {
+    pub(super) fn call<'a>(&'a self, verb: Verb, on: HostAct<'a>) -> CallToDecide<'a> {
         CallToDecide {
             caller: &self.context.caller,
             address: self.context.address,
@@ -399,7 +406,7 @@ impl Admission {
     }
 
     /// Checks the caller's role and host patterns, and records a refusal.
-    pub(crate) async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn check_rights(&self, verb: Verb, on: HostAct<'_>) -> Result<(), Refusal> {
         match self.check(verb, on.place.host) {
             Err(error) => Err(self.recorded(verb, on, error).await),
             checked => checked,
@@ -407,7 +414,7 @@ impl Admission {
     }
 
     /// Records a refusal that no rule has made, and returns it.
-    pub(crate) async fn recorded<E: Display>(&self, verb: Verb, on: On<'_>, error: E) -> E {
+    pub(crate) async fn recorded<E: Display>(&self, verb: Verb, on: HostAct<'_>, error: E) -> E {
         let call = self.call(verb, on);
         let refusal = call.refused(PolicyWhy::Rights(error.to_string()));
         self.judge.note_refusal(&refusal, call).await;
@@ -440,7 +447,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal::DeniedHost`].
-    pub(crate) async fn check_user(&self, verb: Verb, on: On<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn check_user(&self, verb: Verb, on: HostAct<'_>) -> Result<(), Refusal> {
         let Some(becomes) = on.place.becomes else { return Ok(()) };
         let host = on.place.host;
         let place = host.rsplit_once('@').map_or(host, |(_, place)| place);
@@ -462,7 +469,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Refusal::Policy`].
-    pub(crate) async fn judge_job(&self, verb: Verb, job: JobFacts<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn judge_job(&self, verb: Verb, job: JudgedJob<'_>) -> Result<(), Refusal> {
         let is_read = verb.needed_role() == Role::Read;
         for on in on_job(job, None) {
             if is_read || self.ask(verb, on).await.is_err() {
@@ -474,7 +481,10 @@ impl Admission {
 
     /// Leave to read a job's output, if the policy allows it by tail or by read. Nothing is recorded: it
     /// is for replies that may contain some lines.
-    pub(crate) async fn reading_if_allowed(&self, job: JobFacts<'_>) -> Option<Permit<ReadOutput>> {
+    pub(crate) async fn reading_if_allowed(
+        &self,
+        job: JudgedJob<'_>,
+    ) -> Option<Permit<ReadOutput>> {
         for verb in [Verb::Tail, Verb::Read] {
             let mut is_allowed = true;
             for on in on_job(job, None) {
@@ -529,18 +539,18 @@ impl Admission {
 
 impl<'a> StartCall<'a> {
     /// The start on one of its hosts.
-    fn on(&self, host: &'a str) -> On<'a> {
+    fn on(&self, host: &'a str) -> HostAct<'a> {
         let is_fleet = self.spec.fleet.is_some();
-        On {
+        HostAct {
             template: self.spec.template.as_ref().map(|template| template.name.as_str()),
-            start: Some(Starting {
+            start: Some(StartToDecide {
                 spec: self.spec,
                 // No person can approve the start of a fleet's member.
                 job: (!is_fleet).then_some(self.id),
                 idempotency_key: self.idempotency_key,
                 reason: self.reason,
             }),
-            ..On::place(CallPlace {
+            ..HostAct::place(CallPlace {
                 host,
                 becomes: self.spec.becomes.as_ref(),
             })
@@ -555,14 +565,17 @@ async fn fail(starts: Starts, verb: Verb, context: &CallContext, refusal: &Refus
 }
 
 /// Where a verb on a job takes effect: on each of its hosts.
-fn on_job<'a>(job: JobFacts<'a>, content: Option<CallContent<'a>>) -> impl Iterator<Item = On<'a>> {
+fn on_job<'a>(
+    job: JudgedJob<'a>,
+    content: Option<CallContent<'a>>,
+) -> impl Iterator<Item = HostAct<'a>> {
     let template = job.spec.template.as_ref().map(|template| template.name.as_str());
-    job.spec.hosts().iter().map(move |host| On {
+    job.spec.hosts().iter().map(move |host| HostAct {
         template,
         job: Some(job.id),
         content,
         is_one_of_many: job.spec.fleet.is_some(),
-        ..On::place(CallPlace {
+        ..HostAct::place(CallPlace {
             host,
             becomes: job.spec.becomes.as_ref(),
         })

@@ -8,7 +8,7 @@ use rand::RngExt;
 use rand::distr::Alphanumeric;
 use sha2::Sha256;
 
-use super::call::{CallContent, CallToDecide, Starting};
+use super::call::{CallContent, CallToDecide, StartToDecide};
 use sshjobs_job::{JobId, Stdin};
 use sshjobs_policy::approval::{
     Approval, ApprovalList, ApprovalLookup, ApprovalState, Ask, CantVote, ExactCall,
@@ -215,11 +215,11 @@ impl Approvals {
                 };
                 format!("secret {name} and other input: {others}")
             }
-            CallContent::Ends(ends) => ends.to_owned(),
+            CallContent::ForwardEnds(ends) => ends.to_owned(),
         }
     }
 
-    fn add_start(&self, exact: &mut ExactCall, start: Starting<'_>) {
+    fn add_start(&self, exact: &mut ExactCall, start: StartToDecide<'_>) {
         let spec = start.spec;
         exact.command = Some(spec.command.clone());
         exact.cwd.clone_from(&spec.cwd);

@@ -11,13 +11,13 @@ use sshjobs_policy::{Verb, WeekMinute};
 
 /// The facts of an existing job that a decision depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JobFacts<'a> {
+pub(crate) struct JudgedJob<'a> {
     pub(crate) id: &'a JobId,
     pub(crate) caller: &'a Caller,
     pub(crate) spec: &'a JobSpec,
 }
 
-impl<'a> JobFacts<'a> {
+impl<'a> JudgedJob<'a> {
     pub(crate) fn of(job: &'a Job) -> Self {
         Self {
             id: &job.id,
@@ -40,12 +40,12 @@ pub(crate) struct CallToDecide<'a> {
     /// The time that a test case of the policy asks about. `None` is now.
     pub(crate) minute: Option<WeekMinute>,
     /// Where it takes effect, and how. `None` for a call about no host.
-    pub(crate) on: Option<On<'a>>,
+    pub(crate) on: Option<HostAct<'a>>,
 }
 
 /// The host that a verb acts on, and how.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct On<'a> {
+pub(crate) struct HostAct<'a> {
     pub(crate) place: CallPlace<'a>,
     /// The template of the command that it starts or feeds. `None` for a free command.
     pub(crate) template: Option<&'a str>,
@@ -54,7 +54,7 @@ pub(crate) struct On<'a> {
     /// The job that it is about.
     pub(crate) job: Option<&'a JobId>,
     /// The job that it starts.
-    pub(crate) start: Option<Starting<'a>>,
+    pub(crate) start: Option<StartToDecide<'a>>,
     /// Input for a job, or both ends of a forward.
     pub(crate) content: Option<CallContent<'a>>,
     /// Whether it acts on several hosts, of which this is one.
@@ -65,7 +65,7 @@ pub(crate) struct On<'a> {
 
 /// A job that a call starts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Starting<'a> {
+pub(crate) struct StartToDecide<'a> {
     pub(crate) spec: &'a JobSpec,
     /// The id that the job has. `None` for a member of a fleet, whose start no person can approve.
     pub(crate) job: Option<&'a JobId>,
@@ -92,7 +92,7 @@ pub(crate) enum CallContent<'a> {
         is_shown: bool,
     },
     /// Both ends of a forward, in words.
-    Ends(&'a str),
+    ForwardEnds(&'a str),
 }
 
 impl std::fmt::Debug for CallContent<'_> {
@@ -102,12 +102,12 @@ impl std::fmt::Debug for CallContent<'_> {
                 write!(f, "Stdin({} bytes)", bytes.len())
             }
             Self::NamedSecret { name, .. } => write!(f, "NamedSecret({name})"),
-            Self::Ends(ends) => write!(f, "Ends({ends})"),
+            Self::ForwardEnds(ends) => write!(f, "ForwardEnds({ends})"),
         }
     }
 }
 
-impl<'a> On<'a> {
+impl<'a> HostAct<'a> {
     /// A host, with the account that logs in.
     pub(crate) fn host(host: &'a str) -> Self {
         Self::place(CallPlace {

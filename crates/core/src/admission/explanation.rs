@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::asking::RequiredApproval;
-use super::call::{CallContent, CallToDecide, On, Starting};
+use super::call::{CallContent, CallToDecide, HostAct, StartToDecide};
 use super::judge::{Judge, permits};
 use super::machines::CallPlace;
 use super::policy_in_force::{LoadedPolicy, PolicyFileError};
@@ -204,20 +204,25 @@ impl FilledCase {
     }
 
     /// The host of the case, and the act there.
-    fn on<'a>(&'a self, case: &'a PolicyCase, host: &'a str, spec: Option<&'a JobSpec>) -> On<'a> {
-        let start = spec.map(|spec| Starting {
+    fn on<'a>(
+        &'a self,
+        case: &'a PolicyCase,
+        host: &'a str,
+        spec: Option<&'a JobSpec>,
+    ) -> HostAct<'a> {
+        let start = spec.map(|spec| StartToDecide {
             spec,
             job: None,
             idempotency_key: None,
             reason: None,
         });
         let starts = matches!(case.verb, Verb::Run | Verb::Spawn);
-        On {
+        HostAct {
             template: case.template.as_deref(),
             target: case.target.as_deref(),
             start: if starts { start } else { None },
             content: (case.verb == Verb::Write).then_some(CallContent::Stdin(b"")),
-            ..On::place(CallPlace {
+            ..HostAct::place(CallPlace {
                 host,
                 becomes: self.becomes.as_ref(),
             })

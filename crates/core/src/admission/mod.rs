@@ -56,7 +56,7 @@ pub use admission::Admission;
 pub(crate) use admission::{RepeatedStart, StartAnswer, StartCall};
 pub(crate) use asking::LOOK_AGAIN;
 pub(crate) use auditor::Auditor;
-pub(crate) use call::{CallContent, JobFacts, On};
+pub(crate) use call::{CallContent, HostAct, JudgedJob};
 pub use context::CallContext;
 pub use error::Refusal;
 pub(crate) use excluded::is_excluded_by_address;

@@ -4,7 +4,7 @@
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 
 use super::admission::Admission;
-use super::call::{JobFacts, On};
+use super::call::{HostAct, JudgedJob};
 use super::error::Refusal;
 use super::excluded::is_excluded_by_address;
 use super::refusal::PolicyWhy;
@@ -21,7 +21,7 @@ const AT_A_TIME: usize = 16;
 impl Admission {
     /// Checks everything but the policy for a verb on a host that the caller names.
     pub(crate) async fn find_host(&self, verb: Verb, host: &str) -> Result<HostRef, Refusal> {
-        match self.check_rights(verb, On::host(host)).await {
+        match self.check_rights(verb, HostAct::host(host)).await {
             Err(Refusal::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
             checked => checked?,
         }
@@ -77,7 +77,7 @@ impl Admission {
     pub(super) async fn recorded_address(&self, verb: Verb, host: &str) -> Result<(), Refusal> {
         match self.checked_address(host).await {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.recorded(verb, On::host(host), error).await),
+            Err(error) => Err(self.recorded(verb, HostAct::host(host), error).await),
         }
     }
 
@@ -133,7 +133,7 @@ impl Admission {
 
     /// The refusal for a host on which no rule allows the verb, listed or not. It is in the audit log.
     pub(crate) async fn not_allowed(&self, verb: Verb, host: &str) -> Refusal {
-        let call = self.call(verb, On::host(host));
+        let call = self.call(verb, HostAct::host(host));
         let refusal = call.refused(PolicyWhy::NotAllowed);
         self.judge.note_refusal(&refusal, call).await;
         refusal.into()
@@ -141,7 +141,7 @@ impl Admission {
 
     /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin
     /// with limited hosts sees jobs of others only on these.
-    pub(crate) async fn may_see(&self, job: JobFacts<'_>) -> bool {
+    pub(crate) async fn may_see(&self, job: JudgedJob<'_>) -> bool {
         if *job.caller == self.context.caller {
             return true;
         }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::jobs::Jobs;
-use crate::admission::{CallPlace, On};
+use crate::admission::{CallPlace, HostAct};
 use crate::files::{
     FileSource, FilesError, GetOptions, Got, HostFiles, Put, PutOptions, RemotePath,
     TransferProgress, TreeOptions, TreeReport,
@@ -78,7 +78,7 @@ impl Jobs {
         path: Option<&RemotePath>,
     ) -> Result<HostFiles, Error> {
         let path = path.map(ToString::to_string);
-        let on = On {
+        let on = HostAct {
             path: path.as_deref(),
             ..self.on(host)
         };
@@ -129,8 +129,8 @@ impl Jobs {
     }
 
     /// A host, as the user that this handle becomes.
-    fn on<'a>(&'a self, host: &'a str) -> On<'a> {
-        On::place(CallPlace {
+    fn on<'a>(&'a self, host: &'a str) -> HostAct<'a> {
+        HostAct::place(CallPlace {
             host,
             becomes: self.context().becomes.as_ref(),
         })

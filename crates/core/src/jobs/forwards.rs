@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::error::Error;
 use super::jobs::Jobs;
-use crate::admission::{CallContent, On};
+use crate::admission::{CallContent, HostAct};
 use crate::forward::{ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardStatus};
 use sshjobs_job::Scope;
 
@@ -25,10 +25,10 @@ impl Jobs {
     ) -> Result<ForwardStatus, Error> {
         let target = spec.target().map(ToString::to_string);
         let ends = spec.to_string();
-        let on = On {
+        let on = HostAct {
             target: target.as_deref(),
-            content: Some(CallContent::Ends(&ends)),
-            ..On::host(host)
+            content: Some(CallContent::ForwardEnds(&ends)),
+            ..HostAct::host(host)
         };
         let permit = self.door.admission.admit_forward(on).await?;
         let inside = &self.door.inside;

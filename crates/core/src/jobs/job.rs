@@ -57,7 +57,7 @@ impl Job {
 
     /// Asks the policy about a verb that shows none of its output.
     pub(super) async fn ask(&self, verb: Verb) -> Result<(), Error> {
-        Ok(self.door.admission.judge_job(verb, self.job.facts()).await?)
+        Ok(self.door.admission.judge_job(verb, self.job.judged()).await?)
     }
 
     /// The job's id: short, starts with its host's name, can't be guessed.
@@ -259,7 +259,7 @@ impl Job {
     ) -> Result<(), Error> {
         // The input of a start that was approved is part of it, as long as this handle has it.
         let content = (!self.is_approved).then_some(content);
-        let permit = self.door.admission.admit_input(self.job.facts(), content).await?;
+        let permit = self.door.admission.admit_input(self.job.judged(), content).await?;
         Ok(self.door.runner().write(self.with(&permit), data, patience).await?)
     }
 
@@ -289,7 +289,7 @@ impl Job {
             is_shown,
         };
         let content = (!self.is_approved).then_some(content);
-        let permit = self.door.admission.admit_input(self.job.facts(), content).await?;
+        let permit = self.door.admission.admit_input(self.job.judged(), content).await?;
         let job = self.with(&permit);
 
         let secret = self.door.secret_for_job(name, job).await?;
@@ -308,7 +308,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`]. Succeeds if stdin is already closed.
     pub async fn close_stdin(&self, patience: Duration) -> Result<(), Error> {
-        let permit = self.door.admission.admit_input(self.job.facts(), None).await?;
+        let permit = self.door.admission.admit_input(self.job.judged(), None).await?;
         Ok(self.door.runner().close_stdin(self.with(&permit), patience).await?)
     }
 
@@ -325,7 +325,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] if it has no terminal, or does not run.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
-        let permit = self.door.admission.admit_input(self.job.facts(), None).await?;
+        let permit = self.door.admission.admit_input(self.job.judged(), None).await?;
         Ok(self.door.runner().resize(self.with(&permit), size).await?)
     }
 
@@ -350,7 +350,7 @@ impl Job {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, Error> {
-        let permit = self.door.admission.admit_signal(self.job.facts()).await?;
+        let permit = self.door.admission.admit_signal(self.job.judged()).await?;
         Ok(self.door.runner().signal(self.with(&permit), signal, grace).await?)
     }
 
@@ -381,7 +381,7 @@ impl Job {
     /// # Errors
     /// [`Error::StillRunning`]; [`Error::Refused`].
     pub async fn forget(&self) -> Result<(u64, u64), Error> {
-        let permit = self.door.admission.admit_forgetting(self.job.facts()).await?;
+        let permit = self.door.admission.admit_forgetting(self.job.judged()).await?;
         if self.status().phase == Phase::Queued {
             self.cancel_queued().await?;
         }
@@ -402,7 +402,7 @@ impl Job {
     /// # Errors
     /// Those of [`kill`](Self::kill) and [`forget`](Self::forget).
     pub async fn kill_and_forget(&self) -> Result<(u64, u64), Error> {
-        let permit = self.door.admission.admit_forgetting(self.job.facts()).await?;
+        let permit = self.door.admission.admit_forgetting(self.job.judged()).await?;
         if !self.job.spec().durable || self.is_over() {
             self.kill().await?;
             return self.forget().await;
@@ -424,7 +424,7 @@ impl Job {
 
     /// Cancels a queued job. One that has started meanwhile continues.
     async fn cancel_queued(&self) -> Result<(), Error> {
-        let permit = self.door.admission.admit_signal(self.job.facts()).await?;
+        let permit = self.door.admission.admit_signal(self.job.judged()).await?;
         let runner = self.door.runner();
         // Queued by another process, which cancels it.
         if !runner.cancel_queued(self.with(&permit)).await && runner.owner(&self.job).is_some() {
@@ -456,7 +456,7 @@ impl Job {
     /// # Errors
     /// [`Error::Refused`].
     pub async fn forget_output(&self, selection: Selection) -> Result<(u64, u64), Error> {
-        let permit = self.door.admission.admit_forgetting(self.job.facts()).await?;
+        let permit = self.door.admission.admit_forgetting(self.job.judged()).await?;
         Ok(self.with(&permit).forget_output(selection).await)
     }
 }

@@ -5,7 +5,7 @@ use secrecy::SecretString;
 use super::door::Door;
 use super::error::Error;
 use super::secrets::{SecretConfig, SecretRefusal, SecretValue};
-use crate::admission::{On, WriteInput, is_excluded_by_address};
+use crate::admission::{HostAct, WriteInput, is_excluded_by_address};
 use crate::runner::Permitted;
 use sshjobs_job::{Draft, Stdin};
 use sshjobs_policy::{PolicyCaller, Verb};
@@ -23,7 +23,7 @@ impl Door {
     ) -> Result<(), Error> {
         for host in hosts {
             // First: the error below has names of secrets.
-            self.admission.check_rights(verb, On::host(host)).await?;
+            self.admission.check_rights(verb, HostAct::host(host)).await?;
             let secret = self.inside.secrets.get(name);
             if let Some(secret) = secret
                 && self.may_use(secret, host).await
@@ -40,7 +40,7 @@ impl Door {
                 host: host.clone(),
                 usable: self.usable_secrets(host).await,
             };
-            return Err(self.admission.recorded(verb, On::host(host), refusal).await.into());
+            return Err(self.admission.recorded(verb, HostAct::host(host), refusal).await.into());
         }
         Ok(())
     }
@@ -97,19 +97,19 @@ impl Door {
     ) -> Result<SecretString, Error> {
         let SecretValue { value, hidden } = self.inside.secrets.read_value(name).await?;
         let Some(hidden) = hidden else { return Ok(value) };
-        let facts = job.facts();
-        if !facts.spec.durable {
+        let judged = job.judged();
+        if !judged.spec.durable {
             self.runner().hide_secret(job, &hidden).await?;
             return Ok(value);
         }
         // A process that takes the job over hides only the secrets in its record.
         let fingerprint = self.runner().fingerprint_of(&hidden);
-        if facts.spec.secrets.fingerprints.contains(&fingerprint) {
+        if judged.spec.secrets.fingerprints.contains(&fingerprint) {
             return Ok(value);
         }
         let refusal = SecretRefusal::NotOfDurableJob {
             name: name.to_owned(),
-            job: facts.id.clone(),
+            job: judged.id.clone(),
         };
         Err(refusal.into())
     }

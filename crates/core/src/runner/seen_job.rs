@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Act, ForgetJob, JobFacts, Permit, ReadOutput};
+use crate::admission::{Act, ForgetJob, JudgedJob, Permit, ReadOutput};
 use sshjobs_job::{Caller, Fleet, Job, JobId, JobSpec, Member, Outcome, Reached, Status};
 use sshjobs_output::{Line, LineNo, Resize, Selection};
 
@@ -37,8 +37,8 @@ impl SeenJob {
     }
 
     /// Facts that the admission of a call depends on.
-    pub(crate) fn facts(&self) -> JobFacts<'_> {
-        JobFacts::of(&self.0)
+    pub(crate) fn judged(&self) -> JudgedJob<'_> {
+        JudgedJob::of(&self.0)
     }
 
     /// Its id.
@@ -141,8 +141,8 @@ impl<'a, A> Permitted<'a, A> {
     }
 
     /// Facts of the job.
-    pub(crate) fn facts(self) -> JobFacts<'a> {
-        JobFacts::of(self.job)
+    pub(crate) fn judged(self) -> JudgedJob<'a> {
+        JudgedJob::of(self.job)
     }
 
     /// The job, for the runner, whose methods say which act they perform.

@@ -20,7 +20,7 @@ impl Job {
     pub async fn readable(&self, verb: Verb) -> Result<ReadableJob, Error> {
         let permit = match &self.reading {
             Some(permit) => Arc::clone(permit),
-            None => Arc::new(self.door.admission.admit_reading(verb, self.job.facts()).await?),
+            None => Arc::new(self.door.admission.admit_reading(verb, self.job.judged()).await?),
         };
         Ok(ReadableJob::new(self.clone(), permit))
     }
@@ -30,7 +30,7 @@ impl Job {
     pub async fn readable_if_allowed(&self) -> Option<ReadableJob> {
         let permit = match &self.reading {
             Some(permit) => Arc::clone(permit),
-            None => Arc::new(self.door.admission.reading_if_allowed(self.job.facts()).await?),
+            None => Arc::new(self.door.admission.reading_if_allowed(self.job.judged()).await?),
         };
         Some(ReadableJob::new(self.clone(), permit))
     }
