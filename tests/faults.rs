@@ -346,6 +346,22 @@ async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
 }
 
 #[tokio::test]
+async fn a_refused_call_is_no_error_of_its_host() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let with_key = |command: &str| SpawnRequest {
+        idempotency_key: Some("k".into()),
+        ..SpawnRequest::new(HOST, command)
+    };
+    service.spawn(with_key("true")).await.unwrap();
+    let reused = service.spawn(with_key("false")).await.unwrap_err();
+    assert_eq!(reused.code, Code::InvalidArgument, "{reused}");
+    let host = service.hosts(HostsRequest::default()).await.unwrap().hosts.remove(0);
+    assert_eq!(host.last_error, None);
+    service.shutdown().await;
+}
+
+#[tokio::test]
 async fn calls_with_the_same_key_all_learn_why_the_host_cannot_be_reached() {
     let sshd = Sshd::start().await;
     sshd.write_known_hosts("");

@@ -72,17 +72,17 @@ const HANDLES: [&str; 8] = [
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
     ("cli", 13_100),
-    ("core", 25_220),
+    ("core", 25_250),
     ("http", 6_600),
     ("job", 8_050),
-    ("mcp", 3_050),
+    ("mcp", 3_000),
     ("nats", 4_200),
     ("output", 3_550),
     ("page", 40),
     ("policy", 4_250),
     ("ssh", 5_150),
     ("sshjobs", 2_200),
-    ("store", 4_300),
+    ("store", 4_200),
     ("wire", 9_000),
 ];
 

@@ -7,7 +7,7 @@ use super::error::Error;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
 use super::secrets::ConfiguredSecrets;
-use crate::admission::{Admission, CallContext, JobFacts};
+use crate::admission::{Admission, CallContext, JudgedJob};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostRef, Hosts};
 use crate::runner::{Lookup, Runner, SeenJob};
@@ -64,7 +64,10 @@ impl Door {
 
     /// Notes why the last connection to a host failed, for the list of hosts. `None` if it did not.
     pub(super) fn note_connection(&self, host: &HostRef, error: Option<&Error>) {
-        self.inside.last_errors.note(host, error);
+        let is_about_host = error.is_none_or(Error::is_about_host);
+        if is_about_host {
+            self.inside.last_errors.note(host, error);
+        }
     }
 
     /// Finds a job by its id.
@@ -72,7 +75,7 @@ impl Door {
         // Cut, because the caller chose the id and may have sent any text.
         let unknown = Error::UnknownJob(id.as_str().chars().take(64).collect());
         match self.runner().lookup(&self.context().scope(), id).await {
-            Lookup::Found(job) if self.admission.may_see(JobFacts::of(&job)).await => {
+            Lookup::Found(job) if self.admission.may_see(JudgedJob::of(&job)).await => {
                 Ok(SeenJob::new(job))
             }
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.

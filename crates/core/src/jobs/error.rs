@@ -150,6 +150,15 @@ pub enum ErrorKind {
 }
 
 impl Error {
+    /// Whether a host is the cause of a failed connection, and not the call or this process.
+    pub(super) fn is_about_host(&self) -> bool {
+        if let Self::Spawn { source, .. } = self {
+            source.is_about_host()
+        } else {
+            true
+        }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -124,6 +124,22 @@ pub enum SpawnError {
     ShuttingDown,
 }
 
+impl SpawnError {
+    /// Whether the host is the cause, and not the call or this process.
+    pub(crate) fn is_about_host(&self) -> bool {
+        matches!(
+            self,
+            Self::Connect(_)
+                | Self::ConnectionsFull(_)
+                | Self::Channel { .. }
+                | Self::ExecRefused(_)
+                | Self::Become(_)
+                | Self::NotDurable { .. }
+                | Self::Spool { .. }
+        )
+    }
+}
+
 /// Why a signal was not sent.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SignalError {
