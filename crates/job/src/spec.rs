@@ -182,6 +182,11 @@ pub enum SpecError {
     /// It waits for too many jobs.
     #[error("a job can wait for at most {MOST_EARLIER} other jobs; {0} were given")]
     Earlier(usize),
+    /// A variable is longer than Linux takes.
+    #[error(
+        "the variable {0} is longer than {LONGEST_VARIABLE} bytes: Linux passes no longer one to a program"
+    )]
+    LongVariable(String),
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
     Nul(&'static str),
@@ -190,6 +195,8 @@ pub enum SpecError {
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(31_536_000);
 const LONGEST_WORD: usize = 200;
+/// Maximum bytes of a variable, with its name. Linux takes 128 KiB with `=` and a NUL (MAX_ARG_STRLEN).
+const LONGEST_VARIABLE: usize = (128 << 10) - 2;
 const LONGEST_TERM: usize = 64;
 const MOST_MEMBERS: usize = 10_000;
 const MOST_RETRIES: u32 = 100;
@@ -282,6 +289,12 @@ impl TryFrom<Draft> for JobSpec {
             terminal.check()?;
         }
         check_env(&draft.env_names())?;
+        let mut lengths = draft.env.iter().map(|(name, value)| (name, value.expose_secret().len()));
+        if let Some((name, _)) =
+            lengths.find(|(name, length)| name.len() + length > LONGEST_VARIABLE)
+        {
+            return Err(SpecError::LongVariable(name.clone()));
+        }
         let cwd = draft.cwd.as_deref().unwrap_or_default();
         let nul_in_env = draft.env.values().any(|value| value.expose_secret().contains('\0'));
         let places = [
@@ -590,6 +603,20 @@ mod tests {
         for name in ["", "1A", "A-B", "A=B", "A B", "A;x", "É"] {
             assert_eq!(of_variable(name), SpecError::EnvName(name.into()));
         }
+    }
+
+    #[test]
+    fn a_variable_that_linux_passes_to_no_program_is_refused() {
+        let draft = |length: usize| {
+            let mut draft = Draft::new("web1", "true");
+            draft.env.insert("A".to_owned(), "x".repeat(length).into());
+            JobSpec::try_from(draft).map(drop)
+        };
+        assert_eq!(draft(LONGEST_VARIABLE - 1), Ok(()));
+        assert_eq!(
+            draft(LONGEST_VARIABLE),
+            Err(SpecError::LongVariable("A".to_owned()))
+        );
     }
 
     #[test]
