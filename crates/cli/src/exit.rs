@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::terminal::{DIM, RED, above_question, are_wanted, paint};
+use crate::terminal::{DIM, RED, above_question, colours_are_wanted, paint};
 use sshjobs_core::jobs::{self, Outcome, printable};
 use sshjobs_wire::{Code, Error, JobEntry, JobState};
 
@@ -144,7 +144,7 @@ pub(super) fn signal_number(name: &str) -> u8 {
 
 /// Prints an error and its hint to stderr.
 pub fn report(error: &Error) {
-    let is_coloured = are_wanted(&io::stderr());
+    let is_coloured = colours_are_wanted(&io::stderr());
     let code = paint(error.code.as_str(), RED, is_coloured);
     let message = printable(&error.message);
     let hint = paint(

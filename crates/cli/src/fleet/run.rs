@@ -17,7 +17,7 @@ use crate::args::{FleetArgs, RunArgs};
 use crate::command::of_run;
 use crate::exit::{exit_of, print, tell};
 use crate::json::json;
-use crate::terminal::{Signals, are_wanted};
+use crate::terminal::{Signals, colours_are_wanted};
 use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::FleetSpec;
 use sshjobs_wire::remote::Api;
@@ -280,7 +280,11 @@ async fn finish(api: &Api, id: &str, wanted: &FleetRun) -> Result<ProgramExit, E
     };
     if !wanted.json {
         let counts = entry.members.unwrap_or_default();
-        tell(&summary(&groups, &counts, are_wanted(&io::stderr())));
+        tell(&summary(
+            &groups,
+            &counts,
+            colours_are_wanted(&io::stderr()),
+        ));
     }
     let exit = exit_of(&entry);
     // Failed hosts matter more than output that could not be printed or written.

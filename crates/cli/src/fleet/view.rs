@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::terminal::{OF_HOSTS, RED, are_wanted, padded, paint};
+use crate::terminal::{HOST_COLOURS, RED, colours_are_wanted, padded, paint};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::{LineRecord, StreamName};
 
@@ -28,7 +28,7 @@ impl FleetView {
     /// `names` are the expected hosts.
     pub(super) fn new(names: &[String], timestamps: bool, group: bool) -> Self {
         let width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(WIDEST);
-        let is_coloured = are_wanted(&io::stdout());
+        let is_coloured = colours_are_wanted(&io::stdout());
         let held = group.then(BTreeMap::new);
         Self {
             is_coloured,
@@ -78,7 +78,10 @@ impl FleetView {
     fn line(&mut self, name: &str, record: &LineRecord) -> String {
         // The name of a host that a pattern selected is known only from its first line.
         self.width = self.width.max(name.width().min(WIDEST));
-        let next = OF_HOSTS.get(self.colours.len() % OF_HOSTS.len()).copied().unwrap_or_default();
+        let next = HOST_COLOURS
+            .get(self.colours.len() % HOST_COLOURS.len())
+            .copied()
+            .unwrap_or_default();
         let colour = *self.colours.entry(name.to_owned()).or_insert(next);
         let prefix = paint(
             &format!("{} |", padded(&printable(name), self.width)),

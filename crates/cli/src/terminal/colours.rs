@@ -3,7 +3,7 @@ use anstream::{AutoStream, ColorChoice};
 
 /// Whether output to a stream is coloured: as `--color` says, otherwise as `NO_COLOR`,
 /// `CLICOLOR_FORCE` and `CLICOLOR` say, otherwise if it is a terminal with colours.
-pub(crate) fn are_wanted(stream: &impl RawStream) -> bool {
+pub(crate) fn colours_are_wanted(stream: &impl RawStream) -> bool {
     AutoStream::choice(stream) != ColorChoice::Never
 }
 
@@ -21,4 +21,4 @@ pub(crate) const RED: u8 = 31;
 pub(crate) const GREEN: u8 = 32;
 pub(crate) const YELLOW: u8 = 33;
 /// Colours of hosts. Red is reserved for errors.
-pub(crate) const OF_HOSTS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];
+pub(crate) const HOST_COLOURS: [u8; 10] = [36, 33, 32, 35, 34, 96, 93, 92, 95, 94];

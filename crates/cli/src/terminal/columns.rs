@@ -5,59 +5,54 @@ use std::io::{IsTerminal, stdout};
 use rustix::termios::tcgetwinsize;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns that are left for the last cell of a row, if it needs them. Wider cells before it are cut.
-const LAST: usize = 30;
-/// Least width to which a cell is cut for the last one.
-const LEAST: usize = 12;
-/// Spaces between two columns.
-const GAP: usize = 2;
+/// Width that the last cell of a row keeps, if it needs that much. Wider cells before it are cut.
+const LAST_CELL: usize = 30;
+/// Width below which no cell is cut to make room for the last one.
+const LEAST_CELL: usize = 12;
+/// What separates two columns.
+const GAP: &str = "  ";
 
 /// Rows with their cells in columns, two spaces apart. On a terminal the line ends where the terminal does: the
 /// widest cells are cut, and then the last one. The first cell is never cut, so that an id can be copied.
 pub(crate) fn in_columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
-    within(rows, terminal_width())
+    in_columns_within(terminal_width(), rows)
 }
 
-fn within<const N: usize>(rows: &[[String; N]], most: Option<usize>) -> Vec<String> {
+/// The rows, at most as wide as a terminal of this width.
+fn in_columns_within<const N: usize>(terminal: Option<usize>, rows: &[[String; N]]) -> Vec<String> {
     let mut widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
-    if let Some(most) = most {
-        make_room(&mut widths, most);
+    if let Some(terminal) = terminal {
+        make_room(&mut widths, terminal);
     }
-    rows.iter()
-        .map(|row: &[String; N]| {
-            let cells: Vec<String> = row
-                .iter()
-                .zip(widths)
-                .enumerate()
-                .map(|(column, (cell, width))| {
-                    let is_last = column + 1 == N;
-                    padded(
-                        &if is_last {
-                            cell.clone()
-                        } else {
-                            cut(cell, width)
-                        },
-                        width,
-                    )
-                })
-                .collect();
-            let line = cells.join("  ");
-            let line = line.trim_end();
-            most.map_or_else(|| line.to_owned(), |most| cut(line, most))
-        })
-        .collect()
+    rows.iter().map(|row| in_one_line(row, widths, terminal)).collect()
+}
+
+fn in_one_line<const N: usize>(
+    row: &[String; N],
+    widths: [usize; N],
+    terminal: Option<usize>,
+) -> String {
+    let Some((last, before)) = row.split_last() else { return String::new() };
+    let mut line = String::new();
+    for (cell, width) in before.iter().zip(widths) {
+        line += &padded(&cut(cell, width), width);
+        line += GAP;
+    }
+    line += last;
+    let line = line.trim_end();
+    terminal.map_or_else(|| line.to_owned(), |width| cut(line, width))
 }
 
 /// Narrows the widest columns between the first and the last one until there is room for the last one.
-fn make_room(widths: &mut [usize], most: usize) {
+fn make_room(widths: &mut [usize], terminal: usize) {
     let Some((last, before)) = widths.split_last_mut() else { return };
-    let last = (*last).min(LAST);
-    let gaps = GAP * before.len();
-    while before.iter().sum::<usize>() + gaps + last > most {
+    let last = (*last).min(LAST_CELL);
+    let gaps = GAP.len() * before.len();
+    while before.iter().sum::<usize>() + gaps + last > terminal {
         let widest = before.iter_mut().skip(1).max_by_key(|width| **width);
         match widest {
-            Some(width) if *width > LEAST => *width -= 1,
+            Some(width) if *width > LEAST_CELL => *width -= 1,
             Some(_) | None => return,
         }
     }
@@ -110,18 +105,18 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell_also_in_east_asian_text() {
         let rows = [["東京", "a", "x"], ["web1", "bc", ""]].map(|row| row.map(str::to_owned));
-        assert_eq!(within(&rows, None), ["東京  a   x", "web1  bc"]);
+        assert_eq!(in_columns_within(None, &rows), ["東京  a   x", "web1  bc"]);
     }
 
     #[test]
     fn a_narrow_terminal_cuts_the_last_cell() {
         assert_eq!(
-            within(&[["web1".to_owned(), "make test".to_owned()]], Some(10)),
+            in_columns_within(Some(10), &[["web1".to_owned(), "make test".to_owned()]]),
             ["web1  mak…"]
         );
         let row = ["web1-1234", "queued (is next in the queue q)", "make test"].map(str::to_owned);
         assert_eq!(
-            within(&[row], Some(40)),
+            in_columns_within(Some(40), &[row]),
             ["web1-1234  queued (is next i…  make test"]
         );
         assert_eq!(cut("東京都", 4), "東…");

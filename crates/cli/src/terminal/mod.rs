@@ -9,7 +9,7 @@ mod signals;
 pub(crate) mod stdin;
 mod tty_prompter;
 
-pub(crate) use colours::{DIM, GREEN, OF_HOSTS, RED, YELLOW, are_wanted, paint};
+pub(crate) use colours::{DIM, GREEN, HOST_COLOURS, RED, YELLOW, colours_are_wanted, paint};
 pub(crate) use columns::{in_columns, padded, terminal_rows, terminal_width};
 pub(crate) use keyboard::Keyboard;
 pub(crate) use pager::{Pager, PagerEnds};

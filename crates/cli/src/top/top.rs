@@ -22,7 +22,7 @@ use super::draw::draw;
 use super::model::{Action, ListRequest, Model};
 use super::output::{Arrived, Wish};
 use super::panel::{PanelView, queue_lines};
-use crate::terminal::{Signals, are_wanted};
+use crate::terminal::{Signals, colours_are_wanted};
 use crate::verbs::{attach_to, detail_in_words, page_log};
 use crate::{ProgramExit, report};
 use sshjobs_wire::remote::Api;
@@ -305,7 +305,7 @@ impl Top<'_> {
     }
 
     async fn draw(&self, screen: &TopScreen) -> Result<ProgramExit, Error> {
-        let is_coloured = are_wanted(&stdout());
+        let is_coloured = colours_are_wanted(&stdout());
         loop {
             let wish = self.model.borrow().output.wish_number();
             screen.draw(&self.model, is_coloured)?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use crate::args::DemoArgs;
-use crate::terminal::{DIM, RED, are_wanted, paint};
+use crate::terminal::{DIM, RED, colours_are_wanted, paint};
 use crate::{ProgramExit, report};
 use sshjobs_core::jobs::{Command, Demo, printable};
 use sshjobs_wire::{Error, Service, Standing, TailReply, TailRequest};
@@ -72,7 +72,7 @@ async fn show(command: String) -> Result<ProgramExit, Error> {
 }
 
 fn show_page(cursor: u64, reply: &TailReply) {
-    let is_coloured = are_wanted(&io::stdout());
+    let is_coloured = colours_are_wanted(&io::stdout());
     let first = reply.first_line_no.unwrap_or(cursor);
     // The numbers have no gaps: the request has both streams, no filter, and keeps the first.
     for (line_no, line) in (first..).zip(reply.lines.iter().flatten()) {

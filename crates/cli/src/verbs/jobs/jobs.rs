@@ -13,7 +13,7 @@ use crate::ProgramExit;
 use crate::args::{FilterArgs, JobsArgs, SortBy};
 use crate::exit::{print, write_out};
 use crate::json::json;
-use crate::terminal::{GREEN, RED, are_wanted, in_columns, paint, terminal_rows};
+use crate::terminal::{GREEN, RED, colours_are_wanted, in_columns, paint, terminal_rows};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
@@ -133,7 +133,7 @@ const SHOWN: usize = 60;
 fn table(reply: &JobsReply) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(reply.jobs.iter().map(row));
-    let is_coloured = are_wanted(&stdout());
+    let is_coloured = colours_are_wanted(&stdout());
     let colours = [None].into_iter().chain(reply.jobs.iter().map(colour));
     let mut text: String = in_columns(&rows)
         .into_iter()

@@ -8,7 +8,7 @@ use super::lines::{LinePrinter, LineStyle, PrintStart};
 use super::pick;
 use crate::args::LogArgs;
 use crate::exit::print;
-use crate::terminal::{DIM, Pager, PagerEnds, are_wanted, paint};
+use crate::terminal::{DIM, Pager, PagerEnds, colours_are_wanted, paint};
 use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
@@ -34,7 +34,7 @@ pub async fn log(api: &Api, args: LogArgs) -> ProgramExit {
         let style = LineStyle {
             json: args.json,
             timestamps: args.timestamps,
-            is_coloured: !args.json && are_wanted(&io::stdout()),
+            is_coloured: !args.json && colours_are_wanted(&io::stdout()),
         };
         if args.follow && ids.len() > 1 {
             return follow_many(api, &ids, &args, style).await;
@@ -57,7 +57,7 @@ pub async fn log(api: &Api, args: LogArgs) -> ProgramExit {
 
 /// Shows the whole output of a job in the pager.
 pub(crate) async fn page_log(api: &Api, id: &str) -> Result<ProgramExit, Error> {
-    let is_coloured = are_wanted(&io::stdout());
+    let is_coloured = colours_are_wanted(&io::stdout());
     // Until the person leaves the pager.
     let _pager = Pager::start(PagerEnds::ByPerson);
     let lines = LinePrinter {

@@ -7,7 +7,7 @@ use super::lines::{LinePrinter, LineStyle, PrintStart};
 use super::pick;
 use crate::ProgramExit;
 use crate::args::TailArgs;
-use crate::terminal::are_wanted;
+use crate::terminal::colours_are_wanted;
 use sshjobs_wire::remote::Api;
 
 /// Shows a job's lines, and follows them if requested.
@@ -29,7 +29,7 @@ pub async fn tail(api: &Api, args: TailArgs) -> ProgramExit {
             style: LineStyle {
                 json: args.json,
                 timestamps: args.timestamps,
-                is_coloured: !args.json && are_wanted(&io::stdout()),
+                is_coloured: !args.json && colours_are_wanted(&io::stdout()),
             },
         };
         lines.show(api).await
