@@ -142,7 +142,7 @@ exit code 2
 --- stdout
 --- stderr
 sshjobs: invalid_argument: can't read missing.env: No such file or directory (os error 2)
-  hint: --env-file takes a file with a line NAME=VALUE, or NAME, for each variable
+  hint: --env-file takes a line NAME=VALUE, without quotes, or NAME for each variable
 
 "#]],
         ),

@@ -24,6 +24,10 @@ pub fn explain(message: &str) -> String {
 /// Replaces Rust's names of types by plain words.
 fn in_words(message: &str) -> String {
     let (start, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
+    if let Some(found) = start.strip_prefix("invalid value: integer `-") {
+        let number = found.split('`').next().unwrap_or_default();
+        return format!("found -{number}; expected a number that is not negative");
+    }
     let expected = match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number",
         "a sequence" => "a list",

@@ -47,10 +47,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
 impl CommandStart {
     pub(super) fn into_request(self) -> Result<CommandRequest, Error> {
         let args = self.args;
-        let env: BTreeMap<String, SecretString> = variables(&args.env_file, args.env)?
-            .into_iter()
-            .map(name_and_value)
-            .collect::<Result<_, _>>()?;
+        let env = variables(&args.env_file, args.env)?;
         let mut request = CommandRequest {
             template: args.template.template,
             params: args.template.params.into_iter().collect(),
@@ -88,32 +85,40 @@ fn by_variable(secrets: Vec<(String, String)>) -> Result<BTreeMap<String, String
     Ok(by_variable)
 }
 
-/// Variables from files, followed by those of the command line, which take precedence.
-fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> {
-    let mut variables = Vec::new();
-    let hint = "--env-file takes a file with a line NAME=VALUE, or NAME, for each variable";
+/// Variables from files and from the command line, which takes precedence.
+fn variables(
+    files: &[PathBuf],
+    options: Vec<String>,
+) -> Result<BTreeMap<String, SecretString>, Error> {
+    let mut variables = BTreeMap::new();
     for file in files {
         let text = read_text(file).map_err(|error| {
-            Error::invalid(format!("can't read {}: {error}", file.display()), hint)
+            let message = format!("can't read {}: {error}", file.display());
+            Error::invalid(message, ENV_FILE_HINT)
         })?;
         let lines = (1..).zip(text.lines().map(str::trim_start));
         for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+            let place = format!("{}:{number}", file.display());
             let name = line.split_once('=').map_or(line, |(name, _)| name);
             if !is_name(name) {
                 // Without the line, which may be a secret.
-                let message = format!(
-                    "{}:{number}: the line does not begin with a variable name",
-                    file.display()
-                );
-                return Err(Error::invalid(message, hint));
+                let message = format!("{place}: the line does not begin with a variable name");
+                return Err(Error::invalid(message, ENV_FILE_HINT));
             }
-            variables.push(line.to_owned());
+            let (name, value) = name_and_value(line.to_owned(), &place)?;
+            variables.insert(name, value);
         }
     }
-    // Last, because the map that is built from this keeps the last value of a name.
-    variables.extend(own);
+    for option in options {
+        let place = format!("--env {}", option.split('=').next().unwrap_or_default());
+        let (name, value) = name_and_value(option, &place)?;
+        variables.insert(name, value);
+    }
     Ok(variables)
 }
+
+const ENV_FILE_HINT: &str =
+    "--env-file takes a line NAME=VALUE, without quotes, or NAME for each variable";
 
 /// Whether a shell accepts it as a variable name (POSIX, 3.216).
 fn is_name(word: &str) -> bool {
@@ -121,24 +126,21 @@ fn is_name(word: &str) -> bool {
         && word.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-/// Parses `NAME=VALUE`, or the name of a variable in our environment.
-fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
+/// Parses `NAME=VALUE`, or the name of a variable in our environment. `place` is where it is written.
+fn name_and_value(variable: String, place: &str) -> Result<(String, SecretString), Error> {
     if let Some((name, value)) = variable.split_once('=') {
         return Ok((name.to_owned(), value.into()));
     }
-    match std::env::var(&variable) {
-        Ok(value) => Ok((variable, value.into())),
-        // Named here, because the error's own text contains the value, which may be a secret.
-        Err(VarError::NotPresent) => Err(no_variable(&variable, "is not set here")),
-        Err(VarError::NotUnicode(_)) => {
-            Err(no_variable(&variable, "has a value that is not UTF-8"))
-        }
-    }
-}
-
-fn no_variable(name: &str, why: &str) -> Error {
-    let hint = "--env NAME copies a variable that is set here, in UTF-8; --env NAME=VALUE sets one";
-    Error::invalid(format!("--env {name}: the variable {why}"), hint)
+    // Described here, because the error's own text contains the value, which may be a secret.
+    let why = match std::env::var(&variable) {
+        Ok(value) => return Ok((variable, value.into())),
+        Err(VarError::NotPresent) => "is not set here",
+        Err(VarError::NotUnicode(_)) => "has a value that is not UTF-8",
+    };
+    Err(Error::invalid(
+        format!("{place}: the variable {variable} {why}"),
+        "NAME copies a variable that is set here, in UTF-8; NAME=VALUE sets one",
+    ))
 }
 
 /// Requests a terminal with our type and size, as far as they are known.

@@ -150,7 +150,7 @@ mod tests {
         );
         assert_eq!(
             error("[limits]\nmax_jobs = -1\n"),
-            "c.toml:2: found integer `-1`, expected a whole number"
+            "c.toml:2: found -1; expected a number that is not negative"
         );
         assert_eq!(
             error("[hosts.a]\nport = \"22\"\n"),
