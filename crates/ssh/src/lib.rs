@@ -2,7 +2,7 @@
 //!
 //! | folder | contents |
 //! |---|---|
-//! | `config` | the settings of a host: ssh_config as `ssh -G` prints it |
+//! | `config` | the settings of a host: ssh_config, as ssh understands it |
 //! | `trust` | host keys: known_hosts and certificates |
 //! | `auth` | login: keys, agents, passwords, and prompts for them |
 //! | `connection` | connections, channels and their events |
@@ -15,6 +15,7 @@ mod auth;
 mod config;
 mod connection;
 mod error;
+mod file_state;
 mod files;
 mod loopback;
 mod trust;
@@ -22,8 +23,8 @@ mod tunnel;
 
 pub use auth::{Answer, Askpass, LoginSecrets, Prompter, Question};
 pub use config::{
-    Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, Resolver,
-    SecretError, SecretSource, Setting, SettingSource, concrete_aliases,
+    Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, ReadOnce,
+    Resolver, SecretError, SecretSource, Setting, SettingSource,
 };
 pub use connection::{
     Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, SERVER_CLOSES, connect,

@@ -125,8 +125,7 @@ mod tests {
         let resolver = Resolver {
             ssh_config: Some(file),
             settings: BTreeMap::from([("db1".to_owned(), tagged)]),
-            proxy_commands: false,
-            arguments: Vec::new(),
+            ..Resolver::default()
         };
         HostBook::new(resolver, Access::Any)
     }

@@ -1,5 +1,5 @@
-//! Which hosts exist, which a caller may name, and their settings. Resolving a name runs `ssh
-//! -G`, so results are cached for two seconds.
+//! Which hosts exist, which a caller may name, and their settings. Resolving a name may run `ssh -G`, so
+//! results are cached for two seconds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,11 @@ use super::HostError;
 use sshjobs_base::host_pattern::canonical_host;
 use sshjobs_base::lock::lock;
 use sshjobs_base::nearest::nearest;
-use sshjobs_ssh::{
-    Aliases, ConnectError, Destination, HostConfig, Location, Resolver, Setting, concrete_aliases,
-    off_runtime,
-};
+use sshjobs_ssh::{Aliases, ConnectError, Destination, HostConfig, Location, Resolver, Setting};
 
 /// Maximum length of a DNS name.
 const LONGEST_NAME: usize = 255;
-/// Time for which a resolved name is cached: each lookup runs `ssh -G`.
+/// Time for which a resolved name is cached: each lookup may run `ssh -G`.
 const RESOLVED_FOR: Duration = Duration::from_secs(2);
 
 /// Which hosts callers may name.
@@ -63,8 +60,11 @@ impl HostBook {
         for name in self.resolver.settings.keys() {
             listed.entry(name.clone()).or_default().push(format!("[hosts.{name}]"));
         }
-        for (name, Location { file, line }) in self.aliases().await? {
-            listed.entry(name).or_default().push(format!("{}:{line}", file.display()));
+        for (name, Location { file, line }) in self.aliases().await?.iter() {
+            listed
+                .entry(name.clone())
+                .or_default()
+                .push(format!("{}:{line}", file.display()));
         }
         for name in self.given.keys() {
             listed.entry(name.clone()).or_default();
@@ -94,12 +94,9 @@ impl HostBook {
         self.resolver.settings(name).await.unwrap_or_default()
     }
 
-    async fn aliases(&self) -> Result<Aliases, HostError> {
-        let file = self.resolver.ssh_config.clone();
-        let path = file.clone().unwrap_or_else(|| "ssh_config".into());
-        let read = off_runtime(&path, move || concrete_aliases(file.as_deref())).await;
-        read.and_then(|aliases| aliases)
-            .map_err(|error| HostError::Unreadable(Arc::new(error)))
+    async fn aliases(&self) -> Result<Arc<Aliases>, HostError> {
+        let aliases = self.resolver.aliases().await;
+        aliases.map_err(|error| HostError::Unreadable(Arc::new(error)))
     }
 
     /// Refuses a host that callers may not use.
@@ -113,10 +110,10 @@ impl HostBook {
         {
             return Ok(());
         }
-        let names = self.listed().await?;
-        if names.contains_key(name) {
+        if self.aliases().await?.contains_key(name) {
             return Ok(());
         }
+        let names = self.listed().await?;
         let nearest = nearest(name, names.keys().map(String::as_str)).map(str::to_owned);
         Err(HostError::Unknown {
             name: name.to_owned(),
@@ -172,9 +169,7 @@ mod tests {
         let file = directory.path().join("config");
         let resolver = Resolver {
             ssh_config: Some(file.clone()),
-            settings: BTreeMap::new(),
-            proxy_commands: false,
-            arguments: Vec::new(),
+            ..Resolver::default()
         };
         let book = HostBook::new(resolver, Access::Any);
         let set_port =

@@ -504,6 +504,7 @@ fn book(config: &Config, access: Access) -> HostBook {
         settings: config.hosts.clone(),
         proxy_commands: config.allow_proxy_command,
         arguments: config.ssh_arguments.clone(),
+        ..Resolver::default()
     };
     HostBook::new(resolver, access)
 }

@@ -1,37 +1,23 @@
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
 
 use super::Location;
-use super::lines::{self, Item, Unreadable};
+use super::lines::Item;
 
 /// The first place that lists each name.
 pub type Aliases = BTreeMap<String, Location>;
 
-/// Host names in ssh_config's `Host` lines without wildcards or negations. Follows `Include`.
-///
-/// Lists names only; `ssh -G` decides what they mean. A missing file is empty, unless it was named
-/// explicitly.
-pub fn concrete_aliases(file: Option<&Path>) -> io::Result<Aliases> {
-    if let Some(file) = file {
-        std::fs::metadata(file).map_err(|error| with_path(file, &error))?;
-    }
-    let items =
-        lines::read(file).map_err(|Unreadable { file, source }| with_path(&file, &source))?;
+/// Host names in ssh_config's `Host` lines without wildcards or negations.
+pub(super) fn aliases_in(items: &[Item]) -> Aliases {
     let mut aliases = Aliases::new();
     for item in items {
         let Item::Line(line) = item else { continue };
         if line.keyword == "host" {
-            for name in line.arguments.into_iter().filter(|name| is_concrete(name)) {
-                aliases.entry(name).or_insert_with(|| line.location.clone());
+            for name in line.arguments.iter().filter(|name| is_concrete(name)) {
+                aliases.entry(name.clone()).or_insert_with(|| line.location.clone());
             }
         }
     }
-    Ok(aliases)
-}
-
-fn with_path(file: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+    aliases
 }
 
 fn is_concrete(name: &str) -> bool {
@@ -40,6 +26,7 @@ fn is_concrete(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lines::ConfigText;
     use super::*;
 
     #[test]
@@ -53,7 +40,7 @@ mod tests {
             more.display()
         );
         std::fs::write(&file, text).unwrap();
-        let aliases = concrete_aliases(Some(&file)).unwrap();
+        let aliases = aliases_in(&ConfigText::read(Some(&file)).unwrap().items);
         let names: Vec<_> = aliases.keys().map(String::as_str).collect();
         assert_eq!(names, ["inner", "quoted one", "web1", "web2"]);
         assert_eq!(aliases["web2"], Location { file, line: 3 });
@@ -64,6 +51,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config");
         std::fs::write(&file, format!("Include {}\nHost a\n", file.display())).unwrap();
-        assert_eq!(concrete_aliases(Some(&file)).unwrap().len(), 1);
+        let text = ConfigText::read(Some(&file)).unwrap();
+        assert_eq!(aliases_in(&text.items).len(), 1);
     }
 }

@@ -1,23 +1,23 @@
-//! Interprets ssh_config(5) where no `ssh` program is installed. Handles the most common options
-//! and refuses the rest: misunderstanding a line could mean connecting to another host, or trusting
-//! more than ssh would.
+//! Interprets ssh_config(5) without running ssh. Handles the most common options and refuses the rest:
+//! misunderstanding a line could mean connecting to another host, or trusting more than ssh would.
 
-use std::path::Path;
+use std::collections::HashSet;
+use std::num::NonZeroU16;
 
 use super::ConfigError;
 use super::destination::Destination;
 use super::expand::{Expander, local_user};
-use super::lines::{self, ConfigLine, Item, Location, Unreadable};
-use super::table::{OptionKind, kind_of};
+use super::lines::{ConfigLine, Item, Location};
+use super::table::{LEFT_TO_SSH, OptionKind, kind_of};
 use sshjobs_base::host_pattern::matches_list;
 
-/// The options for `destination` that sshjobs uses, as `ssh -G` would print them.
-pub(super) fn resolve(
-    file: Option<&Path>,
+/// The options for `destination` that sshjobs uses, as `ssh -G` would print them. `items` may leave out blocks
+/// for other hosts.
+pub(super) fn resolve<'a>(
+    items: impl Iterator<Item = &'a Item>,
     destination: &Destination,
+    defaults: &SshDefaults,
 ) -> Result<Vec<(String, String)>, ConfigError> {
-    let items = lines::read(file)
-        .map_err(|Unreadable { file, source }| ConfigError::Unreadable { file, source })?;
     let mut found = MatchedValue {
         host: &destination.host,
         options: Vec::new(),
@@ -45,15 +45,15 @@ pub(super) fn resolve(
             Item::Line(line) => match line.keyword.as_str() {
                 "host" => *here = including && matches_list(&line.arguments, &destination.host),
                 "match" if line.arguments == ["all"] => *here = including,
-                "match" => return Err(not_understood(&line, "Match")),
-                "include" => return Err(not_understood(&line, "an Include nested this deep")),
+                "match" => return Err(not_understood(line, "Match")),
+                "include" => return Err(not_understood(line, "an Include nested this deep")),
                 // Before the options, so that those of other hosts need not be understood.
                 _ if !*here => {}
-                key => found.option(&line).ok_or_else(|| not_understood(&line, key))?,
+                key => found.option(line).ok_or_else(|| not_understood(line, key))?,
             },
         }
     }
-    found.finish()
+    found.finish(defaults)
 }
 
 fn not_understood(line: &ConfigLine, what: &str) -> ConfigError {
@@ -62,6 +62,94 @@ fn not_understood(line: &ConfigLine, what: &str) -> ConfigError {
         file,
         line,
         what: what.to_owned(),
+    }
+}
+
+/// The value of an option. `None` if it is not understood.
+fn value(kind: OptionKind, line: &ConfigLine) -> Option<String> {
+    if kind != OptionKind::Command && line.text.contains(['\'', '\\']) {
+        // ssh interprets these itself.
+        return None;
+    }
+    match (kind, line.arguments.as_slice()) {
+        (OptionKind::Command, _) => Some(line.rest().to_owned()),
+        (OptionKind::List, [_, ..]) => Some(line.arguments.join(" ")),
+        (OptionKind::Number, [number]) => Some(number.parse::<u32>().ok()?.to_string()),
+        (OptionKind::Port, [port]) => Some(port.parse::<NonZeroU16>().ok()?.to_string()),
+        (OptionKind::Flag, [word]) => one_of(&["yes", "no", "true", "false"], word),
+        (OptionKind::HostKeyChecking, [word]) => one_of(
+            &["yes", "no", "true", "false", "ask", "off", "accept-new"],
+            word,
+        ),
+        (OptionKind::Text | OptionKind::Repeated, [value]) => Some(value.clone()),
+        _ => None,
+    }
+}
+
+fn one_of(known: &[&str], word: &str) -> Option<String> {
+    let word = word.to_lowercase();
+    known.contains(&word.as_str()).then_some(word)
+}
+
+/// Of ProxyJump and ProxyCommand, the one that is not `key`.
+fn other_route(key: &str) -> Option<&'static str> {
+    match key {
+        "proxyjump" => Some("proxycommand"),
+        "proxycommand" => Some("proxyjump"),
+        _ => None,
+    }
+}
+
+/// Whether ssh takes a line wherever it stands, as far as that is known without running it.
+pub(super) fn is_understood(line: &ConfigLine) -> bool {
+    match (line.keyword.as_str(), line.arguments.as_slice()) {
+        ("host", names) => !names.is_empty(),
+        ("match", arguments) => arguments == ["all"],
+        (keyword, _) => match kind_of(keyword) {
+            Some(OptionKind::Ignored) => true,
+            Some(kind) => value(kind, line).is_some(),
+            None => LEFT_TO_SSH.contains(&keyword),
+        },
+    }
+}
+
+/// The values that ssh uses where ssh_config sets none.
+#[derive(Clone, Debug)]
+pub(super) struct SshDefaults(Vec<(String, String)>);
+
+impl SshDefaults {
+    /// Those that `ssh -G` prints for any host without a configuration.
+    pub(super) fn printed(options: Vec<(String, String)>) -> Self {
+        let of_host = ["host", "hostname"];
+        let general = options.into_iter().filter(|(key, _)| !of_host.contains(&key.as_str()));
+        Self(general.collect())
+    }
+
+    /// Those of OpenSSH, as far as they matter here.
+    pub(super) fn without_ssh() -> Self {
+        let user = local_user().unwrap_or_default();
+        let mut defaults = vec![
+            ("user", user.as_str()),
+            ("port", "22"),
+            (
+                "userknownhostsfile",
+                "~/.ssh/known_hosts ~/.ssh/known_hosts2",
+            ),
+            (
+                "globalknownhostsfile",
+                "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2",
+            ),
+        ];
+        let keys = ["rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk"];
+        let keys = keys.map(|kind| format!("~/.ssh/id_{kind}"));
+        defaults.extend(keys.iter().map(|key| ("identityfile", key.as_str())));
+        let owned = defaults.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Self(owned.collect())
+    }
+
+    /// The first value of an option.
+    pub(super) fn get(&self, option: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == option).map(|(_, value)| value.as_str())
     }
 }
 
@@ -90,19 +178,18 @@ impl MatchedValue<'_> {
         if kind == OptionKind::Ignored {
             return Some(());
         }
-        if kind != OptionKind::Command && line.text.contains(['\'', '\\']) {
-            // ssh interprets these itself.
+        let value = value(kind, line)?;
+        if other_route(key).is_some_and(|other| self.get(other) == Some("none")) {
+            // Releases of ssh differ in whether `none` stands for both.
             return None;
         }
-        let value = match (kind, line.arguments.as_slice()) {
-            (OptionKind::Command, _) => line.rest().to_owned(),
-            (OptionKind::List, [_, ..]) => line.arguments.join(" "),
-            (OptionKind::Number, [value]) => value.parse::<u32>().ok()?.to_string(),
-            (OptionKind::Word, [value]) => value.to_lowercase(),
-            (OptionKind::Text | OptionKind::Repeated, [value]) => value.clone(),
-            _ => return None,
+        let is_set = if kind == OptionKind::Repeated {
+            // As in ssh, each file counts once.
+            self.options.iter().any(|(known, of)| known == key && *of == value)
+        } else {
+            !self.is_first(key)
         };
-        if kind == OptionKind::Repeated || self.is_first(key) {
+        if !is_set {
             self.add(key, value);
         }
         Some(())
@@ -110,17 +197,12 @@ impl MatchedValue<'_> {
 
     /// Whether an option is not set yet. Of ProxyJump and ProxyCommand only the first applies.
     fn is_first(&self, key: &str) -> bool {
-        let other = match key {
-            "proxyjump" => "proxycommand",
-            "proxycommand" => "proxyjump",
-            _ => key,
-        };
-        self.get(key).is_none() && self.get(other).is_none()
+        let other = other_route(key).and_then(|other| self.get(other));
+        self.get(key).is_none() && other.is_none()
     }
 
     /// Adds ssh's defaults.
-    fn finish(mut self) -> Result<Vec<(String, String)>, ConfigError> {
-        let user = local_user().unwrap_or_default();
+    fn finish(mut self, defaults: &SshDefaults) -> Result<Vec<(String, String)>, ConfigError> {
         let hostname = match self.get("hostname") {
             // ssh_config(5) allows only `%%` and `%h` in HostName, so the other
             // values do not matter.
@@ -128,7 +210,7 @@ impl MatchedValue<'_> {
                 name: self.host,
                 address: self.host,
                 port: 22,
-                user: &user,
+                user: "",
                 alias: None,
                 jumps: None,
             }
@@ -137,37 +219,31 @@ impl MatchedValue<'_> {
         };
         // `get` returns the first value, so the unexpanded one must go.
         self.options.retain(|(key, _)| key != "hostname");
-        self.add("hostname", hostname);
-        for (key, value) in [
-            ("user", user.as_str()),
-            ("port", "22"),
-            (
-                "userknownhostsfile",
-                "~/.ssh/known_hosts ~/.ssh/known_hosts2",
-            ),
-            (
-                "globalknownhostsfile",
-                "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2",
-            ),
-        ] {
-            if self.get(key).is_none() {
-                self.add(key, value.to_owned());
-            }
-        }
-        if self.get("identityfile").is_none() {
-            for kind in ["rsa", "ecdsa", "ecdsa_sk", "ed25519", "ed25519_sk"] {
-                self.add("identityfile", format!("~/.ssh/id_{kind}"));
-            }
-        }
+        let set: HashSet<String> = self.options.iter().map(|(key, _)| key.clone()).collect();
+        let unset = defaults.0.iter().filter(|(key, _)| !set.contains(key));
+        self.options.extend(unset.cloned());
+        self.add("hostname", hostname.to_lowercase());
         Ok(self.options)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::process::Command;
 
+    use super::super::lines::ConfigText;
+    use super::super::ssh_config::SshConfig;
     use super::*;
+
+    fn read(file: &Path, host: &str) -> Result<Vec<(String, String)>, ConfigError> {
+        let config = SshConfig::new(ConfigText::read(Some(file)).unwrap());
+        resolve(
+            config.items_for(host),
+            &to(host),
+            &SshDefaults::without_ssh(),
+        )
+    }
 
     fn to(host: &str) -> Destination {
         Destination {
@@ -222,7 +298,7 @@ mod tests {
             "inner",
             "elsewhere",
         ] {
-            let ours = resolve(Some(file.path()), &to(host)).unwrap();
+            let ours = read(file.path(), host).unwrap();
             let theirs = asked(file.path(), host);
             for key in compared {
                 let of = |pairs: &[(String, String)]| -> Vec<String> {
@@ -251,7 +327,7 @@ mod tests {
             ("HostKeyAlgorithms ssh-ed25519\n", 1, "hostkeyalgorithms"),
         ] {
             let file = written(text);
-            match resolve(Some(file.path()), &to("x")) {
+            match read(file.path(), "x") {
                 Err(ConfigError::NotUnderstood {
                     line: at,
                     what: found,
@@ -264,7 +340,7 @@ mod tests {
         }
         let file = written("Host other\n  Frobnicate yes\n");
         assert!(
-            resolve(Some(file.path()), &to("x")).is_ok(),
+            read(file.path(), "x").is_ok(),
             "options of other hosts need not be understood"
         );
     }

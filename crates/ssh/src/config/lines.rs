@@ -1,10 +1,15 @@
 //! Lines of ssh_config files, with includes.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::unistd::getuid;
+
 use super::expand::home_dir;
-use sshjobs_base::bounded_file::read_text;
+use crate::file_state::FileState;
+use sshjobs_base::bounded_file::read_text_from;
 
 /// Deepest nesting of `Include`, as in ssh.
 const MAX_DEPTH: usize = 16;
@@ -47,74 +52,124 @@ pub(super) struct ConfigLine {
     pub(super) arguments: Vec<String>,
 }
 
-/// Reads `file` or, if it is not given, the user's and the system's file. A missing file is empty.
-pub(super) fn read(file: Option<&Path>) -> Result<Vec<Item>, Unreadable> {
-    let home = home_dir().unwrap_or_default();
-    let mut items = Vec::new();
-    match file {
-        Some(file) => read_file(file, &home.join(".ssh"), 0, &mut items)?,
-        None => {
-            read_file(&home.join(".ssh/config"), &home.join(".ssh"), 0, &mut items)?;
-            read_file(
-                Path::new("/etc/ssh/ssh_config"),
-                Path::new("/etc/ssh"),
-                0,
-                &mut items,
-            )?;
-        }
-    }
-    Ok(items)
+/// The text of all files of ssh_config.
+#[derive(Debug, Default)]
+pub(super) struct ConfigText {
+    pub(super) items: Vec<Item>,
+    /// The files with their states when they were read. `None` for a missing one.
+    files: Vec<(PathBuf, Option<FileState>)>,
+    /// Whether the next change of each file will show.
+    is_settled: bool,
+    /// The patterns of `Include`, with the files that they matched.
+    includes: Vec<(PathBuf, Vec<PathBuf>)>,
+    /// Whether other users may change a file whose rights ssh checks: it refuses such a file.
+    pub(super) has_unsafe_file: bool,
 }
 
-/// Reads a file as a scope of its own. Relative includes start from `base`.
-fn read_file(
-    file: &Path,
-    base: &Path,
-    depth: usize,
-    items: &mut Vec<Item>,
-) -> Result<(), Unreadable> {
-    let text = match read_text(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => {
-            return Err(Unreadable {
-                file: file.to_owned(),
-                source,
-            });
-        }
-    };
-    items.push(Item::Begin);
-    for (index, text) in text.lines().enumerate() {
-        let Some((keyword, arguments)) = keyword_and_arguments(text) else { continue };
-        // A deeper one stays a line, so that `fallback` can refuse it.
-        if keyword == "include" && depth < MAX_DEPTH {
-            for included in arguments.iter().flat_map(|pattern| included_files(pattern, base)) {
-                read_file(&included, base, depth + 1, items)?;
+/// The system's file.
+pub(super) const SYSTEM_FILE: &str = "/etc/ssh/ssh_config";
+
+/// Mode bits by which others than the owner may write a file.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+impl ConfigText {
+    /// Reads `file` or, if it is not given, the user's and the system's file. A missing file is empty.
+    pub(super) fn read(file: Option<&Path>) -> Result<Self, Unreadable> {
+        let home = home_dir().unwrap_or_default();
+        let mut text = Self {
+            is_settled: true,
+            ..Self::default()
+        };
+        match file {
+            Some(file) => text.read_file(file, &home.join(".ssh"), 0)?,
+            None => {
+                let own = home.join(".ssh/config");
+                text.note_rights(&own);
+                text.read_file(&own, &home.join(".ssh"), 0)?;
+                text.read_file(Path::new(SYSTEM_FILE), Path::new("/etc/ssh"), 0)?;
             }
-        } else {
-            let location = Location {
-                file: file.to_owned(),
-                line: index + 1,
-            };
-            items.push(Item::Line(ConfigLine {
-                location,
-                text: text.to_owned(),
-                keyword,
-                arguments,
-            }));
         }
+        Ok(text)
     }
-    items.push(Item::End);
-    Ok(())
+
+    /// Whether reading the files again would give the same.
+    pub(super) fn is_current(&self) -> bool {
+        let is_same = |(file, state): &(PathBuf, Option<FileState>)| {
+            FileState::at(file).is_ok_and(|now| now == *state)
+        };
+        self.is_settled
+            && self.files.iter().all(is_same)
+            && self.includes.iter().all(|(pattern, files)| matching_files(pattern) == *files)
+    }
+
+    /// Reads a file as a scope of its own. Relative includes start from `base`.
+    fn read_file(&mut self, file: &Path, base: &Path, depth: usize) -> Result<(), Unreadable> {
+        let unreadable = |source| Unreadable {
+            file: file.to_owned(),
+            source,
+        };
+        let opened = match File::open(file) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.files.push((file.to_owned(), None));
+                return Ok(());
+            }
+            Err(source) => return Err(unreadable(source)),
+        };
+        let state = FileState::of(&opened.metadata().map_err(unreadable)?);
+        let is_settled = state.is_settled();
+        let text = read_text_from(opened).map_err(unreadable)?;
+        self.is_settled &= is_settled;
+        self.files.push((file.to_owned(), Some(state)));
+        self.items.push(Item::Begin);
+        for (index, text) in text.lines().enumerate() {
+            let Some((keyword, arguments)) = keyword_and_arguments(text) else { continue };
+            // A deeper one stays a line, so that `fallback` can refuse it.
+            if keyword == "include" && depth < MAX_DEPTH {
+                for pattern in arguments {
+                    let pattern = include_pattern(&pattern, base);
+                    let files = matching_files(&pattern);
+                    self.includes.push((pattern, files.clone()));
+                    for included in files {
+                        self.note_rights(&included);
+                        self.read_file(&included, base, depth + 1)?;
+                    }
+                }
+            } else {
+                let location = Location {
+                    file: file.to_owned(),
+                    line: index + 1,
+                };
+                self.items.push(Item::Line(ConfigLine {
+                    location,
+                    text: text.to_owned(),
+                    keyword,
+                    arguments,
+                }));
+            }
+        }
+        self.items.push(Item::End);
+        Ok(())
+    }
+
+    fn note_rights(&mut self, file: &Path) {
+        let owners = [0, getuid().as_raw()];
+        let is_unsafe = file.metadata().is_ok_and(|found| {
+            !owners.contains(&found.uid()) || found.mode() & WRITABLE_BY_OTHERS != 0
+        });
+        self.has_unsafe_file |= is_unsafe;
+    }
 }
 
-fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
-    let home = home_dir().unwrap_or_default();
-    let path = match pattern.strip_prefix("~/") {
-        Some(rest) => home.join(rest),
+fn include_pattern(pattern: &str, base: &Path) -> PathBuf {
+    match pattern.strip_prefix("~/") {
+        Some(rest) => home_dir().unwrap_or_default().join(rest),
         None => base.join(pattern),
-    };
-    let matches = path.to_str().and_then(|path| glob::glob(path).ok());
+    }
+}
+
+fn matching_files(pattern: &Path) -> Vec<PathBuf> {
+    let matches = pattern.to_str().and_then(|pattern| glob::glob(pattern).ok());
     matches.into_iter().flatten().filter_map(Result::ok).collect()
 }
 

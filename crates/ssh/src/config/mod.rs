@@ -1,8 +1,8 @@
 //! ssh_config: the settings behind a host's name.
 //!
-//! A [`Resolver`] turns a name into a [`HostConfig`] as `ssh` does, by running `ssh -G`. Without an
-//! ssh program it reads the files itself and refuses lines that it does not understand.
-//! [`concrete_aliases`] lists the names.
+//! A [`Resolver`] turns a name into a [`HostConfig`] as `ssh` does. It reads the files itself as long as it
+//! understands all that they say, because a process for each of thousands of names takes minutes. What it
+//! does not understand it leaves to `ssh -G`; without an ssh program it refuses that.
 
 mod aliases;
 mod destination;
@@ -16,14 +16,15 @@ mod resolver;
 mod secret_source;
 mod settings;
 mod shown;
+mod ssh_config;
 mod table;
 
-pub use aliases::{Aliases, concrete_aliases};
+pub use aliases::Aliases;
 pub use destination::Destination;
 pub use error::ConfigError;
 pub use host_config::{HostConfig, Methods};
 pub use lines::Location;
-pub use resolver::Resolver;
+pub use resolver::{ReadOnce, Resolver};
 pub use secret_source::{SecretError, SecretSource};
 pub use settings::HostSettings;
 pub use shown::{Setting, SettingSource};

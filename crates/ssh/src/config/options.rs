@@ -159,7 +159,7 @@ impl SshOptions {
     }
 
     /// Whether an option is on. ssh prints `yes` or `true`.
-    fn is(&self, key: &str) -> bool {
+    pub(super) fn is(&self, key: &str) -> bool {
         matches!(self.get(key), Some("yes" | "true"))
     }
 

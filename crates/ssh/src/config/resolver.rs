@@ -1,27 +1,34 @@
-//! Resolves names by running `ssh -G`, including jump hosts.
+//! Resolves names as ssh does, including jump hosts.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::Stdio;
-use std::sync::LazyLock;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::process::Command;
+use tokio::sync::{OnceCell, Semaphore};
 use tokio::time::timeout;
 
 use super::destination::Destination;
 use super::error::MOST_JUMPS;
+use super::fallback::{self, SshDefaults};
+use super::lines::{SYSTEM_FILE, Unreadable};
 use super::options::SshOptions;
-use super::{ConfigError, HostConfig, HostSettings, fallback};
+use super::ssh_config::{LastSshConfig, SshConfig};
+use super::{Aliases, ConfigError, HostConfig, HostSettings};
 use crate::files::off_runtime;
 
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Processes of ssh that run at the same time. More of them would only wait for a core.
+static TURNS: Semaphore = Semaphore::const_new(8);
 /// What ssh says for a user id without a name, as in containers that run as any user. It then does nothing.
 const NAMELESS: &[u8] = b"No user exists for uid";
 
-/// Turns names into [`HostConfig`]s with `ssh -G`, so that they mean the same as to ssh.
+/// Turns names into [`HostConfig`]s, so that they mean the same as to ssh.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
     /// An ssh_config file that replaces the user's and the system's.
@@ -33,29 +40,90 @@ pub struct Resolver {
     /// More arguments for `ssh -G`, such as `-o` and an option. They apply to the host itself and
     /// not to its jump hosts.
     pub arguments: Vec<String>,
+    /// What ssh_config said when it was last read.
+    pub read: ReadOnce,
+}
+
+/// What a [`Resolver`] reads once for many names.
+#[derive(Clone, Debug, Default)]
+pub struct ReadOnce {
+    config: Arc<LastSshConfig>,
+    defaults: PrintedDefaults,
+    /// Those with BatchMode.
+    batch_defaults: PrintedDefaults,
+}
+
+/// The values that the installed ssh uses where no file sets one.
+#[derive(Clone, Debug, Default)]
+struct PrintedDefaults(Arc<OnceCell<Option<SshDefaults>>>);
+
+impl PrintedDefaults {
+    /// The values, which ssh is asked for once. `None` if it can't be asked.
+    async fn printed(&self, arguments: &[&str]) -> Option<&SshDefaults> {
+        let asked = self.0.get_or_init(async || {
+            let words = [&["-F", "none"], arguments, &["-G", "any"]].concat();
+            let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+            let printed = run_ssh(&words).await.ok()?;
+            printed
+                .status
+                .success()
+                .then(|| SshDefaults::printed(options_in(&printed.stdout)))
+        });
+        asked.await.as_ref()
+    }
 }
 
 impl Resolver {
-    /// Reads ssh_config without the help of ssh.
+    /// The options of `destination`, read without the help of ssh.
     async fn read_ourselves(
         &self,
         destination: &Destination,
+        defaults: SshDefaults,
     ) -> Result<Vec<(String, String)>, ConfigError> {
-        let file = self.ssh_config.clone();
-        let destination = destination.clone();
-        let path = file.clone().unwrap_or_else(|| "ssh_config".into());
-        off_runtime(&path, move || {
-            fallback::resolve(file.as_deref(), &destination)
-        })
-        .await
-        .map_err(|source| ConfigError::Unreadable {
-            file: "ssh_config".into(),
-            source,
-        })?
+        let config = self.read_config().await?;
+        fallback::resolve(config.items_for(&destination.host), destination, &defaults)
     }
 
-    /// Resolves `name`. Runs `ssh -G`, at most 10 s. Without an ssh program, and for a user without a name, it
-    /// reads ssh_config itself and refuses lines that it does not understand.
+    async fn read_config(&self) -> Result<Arc<SshConfig>, ConfigError> {
+        let file = self.ssh_config.clone();
+        let last = Arc::clone(&self.read.config);
+        let path = file.clone().unwrap_or_else(|| "ssh_config".into());
+        let unreadable = |file: PathBuf, source| ConfigError::Unreadable { file, source };
+        off_runtime(&path, move || last.read(file.as_deref()))
+            .await
+            .map_err(|source| unreadable("ssh_config".into(), source))?
+            .map_err(|Unreadable { file, source }| unreadable(file, source))
+    }
+
+    /// The options of `destination` as `ssh -G` would print them. `None` if only ssh can say what they are.
+    async fn read_as_ssh_does(&self, destination: &Destination) -> Option<Vec<(String, String)>> {
+        let defaults = self.read.defaults.printed(&[]).await?;
+        let is_complete = self.ssh_config.is_some()
+            // Another build of ssh may have its system's file elsewhere.
+            || (Path::new(SYSTEM_FILE).exists()
+                && defaults.get("globalknownhostsfile")?.starts_with("/etc/ssh/"));
+        let config = self.read_config().await.ok()?;
+        if !is_complete || !config.is_understood {
+            return None;
+        }
+        let resolve = |defaults| {
+            let items = config.items_for(&destination.host);
+            fallback::resolve(items, destination, defaults).ok().map(SshOptions)
+        };
+        let mut options = resolve(defaults)?;
+        if options.is("batchmode") {
+            // Debian's ssh has another default for ServerAliveInterval then.
+            let of_batch = ["-o", "BatchMode=yes"];
+            options = resolve(self.read.batch_defaults.printed(&of_batch).await?)?;
+        }
+        // Newer releases of ssh expand it.
+        let is_plain = !options.get("user")?.contains(['%', '$']);
+        let is_jump = options.jumps() == Some(&destination.host);
+        (is_plain && !is_jump).then_some(options.0)
+    }
+
+    /// Resolves `name`, by reading ssh_config. If only ssh can say what the files mean for the name, runs
+    /// `ssh -G`, for at most 10 s. Without an ssh program, and for a user without a name, that is refused.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
         let settings = self.settings_of(name).without_overridden(&self.arguments);
@@ -70,6 +138,31 @@ impl Resolver {
             name: name.to_owned(),
             ..self.expand(options, destination, &settings).await?
         })
+    }
+
+    /// Host names in ssh_config's `Host` lines without wildcards or negations. Follows `Include`.
+    ///
+    /// Lists names only; [`resolve`](Self::resolve) says what they mean. A missing file is empty, unless it was
+    /// named explicitly.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub async fn aliases(&self) -> io::Result<Arc<Aliases>> {
+        let with_path = |file: &Path, error: &io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+        };
+        if let Some(file) = self.ssh_config.clone() {
+            let looked = off_runtime(&file, {
+                let file = file.clone();
+                move || file.metadata()
+            });
+            looked.await?.map_err(|error| with_path(&file, &error))?;
+        }
+        match self.read_config().await {
+            Ok(config) => Ok(Arc::clone(&config.aliases)),
+            Err(ConfigError::Unreadable { file, source }) => Err(with_path(&file, &source)),
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
 
     pub(super) fn settings_of(&self, name: &str) -> &HostSettings {
@@ -139,23 +232,26 @@ impl Resolver {
         destination: &Destination,
         arguments: &[String],
     ) -> Result<Vec<(String, String)>, ConfigError> {
-        let mut ssh = Command::new("ssh");
+        // Arguments are options of ssh, which only ssh parses.
+        if arguments.is_empty()
+            && let Some(options) = self.read_as_ssh_does(destination).await
+        {
+            return Ok(options);
+        }
+        let mut words: Vec<OsString> = Vec::new();
         if let Some(file) = &self.ssh_config {
-            ssh.arg("-F").arg(file);
+            words.extend(["-F".into(), file.into()]);
         }
         // If an option is given twice, the first applies.
-        ssh.args(arguments);
+        words.extend(arguments.iter().map(OsString::from));
         if let Some(user) = &destination.user {
-            ssh.args(["-l", user]);
+            words.extend(["-l".into(), user.into()]);
         }
         if let Some(port) = destination.port {
-            ssh.args(["-p", &port.to_string()]);
+            words.extend(["-p".into(), port.to_string().into()]);
         }
-        ssh.args(["-G", &destination.host]).stdin(Stdio::null()).kill_on_drop(true);
-        let output = timeout(RESOLVE_TIMEOUT, ssh.output())
-            .await
-            .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
-            .map_err(ConfigError::NoSsh);
+        words.extend(["-G".into(), (&destination.host).into()]);
+        let output = run_ssh(&words).await;
         let is_missing = matches!(
             &output,
             Err(ConfigError::NoSsh(error)) if error.kind() == io::ErrorKind::NotFound
@@ -163,9 +259,8 @@ impl Resolver {
         let is_nameless = output.as_ref().is_ok_and(|output| {
             !output.status.success() && output.stderr.trim_ascii().starts_with(NAMELESS)
         });
-        // Arguments are options of ssh, which `fallback` does not parse.
         if (is_missing || is_nameless) && arguments.is_empty() {
-            return self.read_ourselves(destination).await;
+            return self.read_ourselves(destination, SshDefaults::without_ssh()).await;
         }
         if is_nameless {
             return Err(ConfigError::Nameless(nix::unistd::getuid().as_raw()));
@@ -189,10 +284,139 @@ impl Resolver {
                 message,
             });
         }
-        Ok(String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .filter_map(|line| line.split_once(' '))
-            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
-            .collect())
+        Ok(options_in(&output.stdout))
+    }
+}
+
+/// Runs ssh for its answer to `-G`.
+async fn run_ssh(words: &[OsString]) -> Result<Output, ConfigError> {
+    // The time limit is for ssh, not for waiting while others run.
+    let _turn = TURNS.acquire().await.expect("it is never closed");
+    let mut ssh = Command::new("ssh");
+    ssh.args(words).stdin(Stdio::null()).kill_on_drop(true);
+    timeout(RESOLVE_TIMEOUT, ssh.output())
+        .await
+        .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
+        .map_err(ConfigError::NoSsh)
+}
+
+/// The options that `ssh -G` has printed, a line each.
+fn options_in(printed: &[u8]) -> Vec<(String, String)> {
+    String::from_utf8_lossy(printed)
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Lines of ssh_config, right and wrong, common and rare.
+    const LINES: [&str; 44] = [
+        "Host web1",
+        "Host web1 db1",
+        "Host web*",
+        "Host *.example.org !web2.example.org",
+        "Host *",
+        "Host web?",
+        "Host !web1 *",
+        "Host \"web1\" \"db 1\"",
+        "Match all",
+        "Match host web1",
+        "Match exec \"true\"",
+        "HostName 10.0.0.1",
+        "HostName %h.example.org",
+        "HostName WEB.example.org",
+        "HostName %%x",
+        "Port 2222",
+        "Port=23",
+        "Port 0",
+        "Port 70000",
+        "Port ssh",
+        "User deploy",
+        "User = \"deploy\"",
+        "User %r",
+        "IdentityFile ~/.ssh/%h_key",
+        "IdentityFile /keys/a",
+        "IdentityFile \"/keys/with space\"",
+        "IdentityFile 'x y'",
+        "IdentitiesOnly yes",
+        "IdentitiesOnly maybe",
+        "BatchMode true",
+        "StrictHostKeyChecking accept-new",
+        "StrictHostKeyChecking OFF",
+        "ProxyJump bastion",
+        "ProxyJump none",
+        "ProxyCommand nc \"%h\" %p",
+        "HostKeyAlias alias # why",
+        "ConnectTimeout 7",
+        "ConnectTimeout 1m",
+        "UserKnownHostsFile /k1 /k2",
+        "HostKeyAlgorithms ssh-ed25519",
+        "SendEnv LANG LC_*",
+        "NoSuchOption yes",
+        "PubkeyAuthentication no",
+        "NumberOfPasswordPrompts 1",
+    ];
+
+    async fn asked(file: &Path, host: &str) -> Option<Vec<(String, String)>> {
+        let words = ["-F", file.to_str()?, "-G", host].map(OsString::from);
+        let output = run_ssh(&words).await.unwrap();
+        output.status.success().then(|| options_in(&output.stdout))
+    }
+
+    fn config(options: Vec<(String, String)>, destination: &Destination) -> String {
+        let config = SshOptions(options).to_config(true, destination, &HostSettings::default());
+        format!("{config:#?}")
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn a_name_means_what_it_means_to_ssh(
+            lines in prop::collection::vec(prop::sample::select(&LINES[..]), 1..9),
+            host in prop::sample::select(vec!["web1", "db1", "web2.example.org", "x.example.org", "WEB1"]),
+        ) {
+            let directory = tempfile::tempdir().unwrap();
+            let file = directory.path().join("config");
+            std::fs::write(&file, lines.join("\n")).unwrap();
+            let resolver = Resolver { ssh_config: Some(file.clone()), ..Resolver::default() };
+            let destination = Destination::parse(host).unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let (ours, theirs) = runtime.block_on(async {
+                (resolver.read_as_ssh_does(&destination).await, asked(&file, host).await)
+            });
+            // What is not understood is left to ssh.
+            if let Some(ours) = ours {
+                let Some(theirs) = theirs else { panic!("ssh refuses {lines:#?}") };
+                assert_eq!(config(ours, &destination), config(theirs, &destination), "{lines:#?}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_common_configuration_is_read_without_ssh() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let text = "Host web1\n  HostName 10.0.0.1\n  User deploy\n  IdentityFile ~/.ssh/web\n\
+                    Host other\n  HostKeyAlgorithms ssh-ed25519\nHost *\n  SendEnv LANG\n  ServerAliveInterval 5\n";
+        std::fs::write(&file, text).unwrap();
+        let resolver = Resolver {
+            ssh_config: Some(file),
+            ..Resolver::default()
+        };
+        let is_read = async |host: &str| {
+            let destination = Destination::parse(host).unwrap();
+            resolver.read_as_ssh_does(&destination).await.is_some()
+        };
+        assert!(is_read("web1").await && is_read("elsewhere").await);
+        assert!(
+            !is_read("other").await,
+            "only ssh can say what applies there"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Lines of known_hosts.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -24,6 +25,15 @@ pub(super) struct KnownHostsLine {
     pub(super) is_certificate: bool,
 }
 
+/// A line of known_hosts whose hosts and marker are known, and whose key is not decoded.
+pub(super) struct UndecodedLine {
+    line: usize,
+    marker: Marker,
+    pub(super) hosts: HostNames,
+    /// Where the line stands in the text of its file.
+    bytes: Range<usize>,
+}
+
 /// The marker of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marker {
@@ -35,7 +45,7 @@ pub(super) enum Marker {
     Revoked,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum HostNames {
     Patterns(Vec<String>),
     /// HMAC-SHA1 of the name with a salt.
@@ -45,27 +55,26 @@ pub(super) enum HostNames {
     },
 }
 
-/// The entries in the text of `file`. Skips lines that can't be parsed, with a warning if they were to revoke a key.
-pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = KnownHostsLine> {
-    let lines = text.lines().enumerate();
-    lines.filter_map(|(index, text)| {
-        let line = index + 1;
-        let entry = KnownHostsLine::parse(file, line, text);
-        if entry.is_none() && text.trim_start().starts_with("@revoked") {
+/// The lines in the text of `file`. Skips those whose marker or hosts can't be parsed, with a warning if a line
+/// was to revoke a key and can't be read.
+pub(super) fn undecoded_lines(file: &Path, text: &str) -> impl Iterator<Item = UndecodedLine> {
+    let mut start = 0;
+    text.split_inclusive('\n').enumerate().filter_map(move |(index, line)| {
+        let bytes = start..start + line.len();
+        start = bytes.end;
+        let undecoded = UndecodedLine::parse(index + 1, line, bytes);
+        let revokes = line.trim_start().starts_with("@revoked");
+        let is_read = || undecoded.as_ref().is_some_and(|line| line.decode(file, text).is_some());
+        if revokes && !is_read() {
+            let line = index + 1;
             tracing::warn!(file = %file.display(), line, "this @revoked line can't be read, and revokes nothing");
         }
-        entry
+        undecoded
     })
 }
 
-impl KnownHostsLine {
-    /// Whether the entry applies to a host, by its name with or without port.
-    pub(super) fn is_for(&self, host: &HostName) -> bool {
-        self.hosts.contains(&host.exact)
-            || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
-    }
-
-    fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
+impl UndecodedLine {
+    fn parse(line: usize, text: &str, bytes: Range<usize>) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().peekable();
         let first = fields.next_if(|field| field.starts_with('@'));
         let marker = match first {
@@ -75,6 +84,26 @@ impl KnownHostsLine {
             Some(_) => return None,
         };
         let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
+        Some(Self {
+            line,
+            marker,
+            hosts: HostNames::parse(hosts)?,
+            bytes,
+        })
+    }
+
+    /// Whether the line applies to a host, by its name with or without port.
+    pub(super) fn is_for(&self, host: &HostName) -> bool {
+        host.names().any(|name| self.hosts.contains(name))
+    }
+
+    /// The line with its key. `None` if that can't be decoded. `text` is that of the whole file.
+    pub(super) fn decode(&self, file: &Path, text: &str) -> Option<KnownHostsLine> {
+        let mut fields = text.get(self.bytes.clone())?.split_ascii_whitespace();
+        if self.marker != Marker::Plain {
+            fields.next()?;
+        }
+        let _hosts = fields.next()?;
         let kind = fields.next()?;
         let blob = fields.next()?;
         let (key, is_certificate) = match parse_certificate(kind, blob) {
@@ -85,11 +114,11 @@ impl KnownHostsLine {
         if !is_certificate && kind != key.algorithm().as_str() {
             return None;
         }
-        Some(Self {
+        Some(KnownHostsLine {
             file: file.to_owned(),
-            line,
-            marker,
-            hosts: HostNames::parse(hosts)?,
+            line: self.line,
+            marker: self.marker,
+            hosts: self.hosts.clone(),
             key,
             is_certificate,
         })
@@ -116,6 +145,16 @@ impl HostNames {
             salt: BASE64_STANDARD.decode(salt).ok()?,
             hash: BASE64_STANDARD.decode(hash).ok()?,
         })
+    }
+
+    /// The names, if all are plain: neither hashed nor patterns.
+    pub(super) fn plain_names(&self) -> Option<&[String]> {
+        match self {
+            Self::Patterns(names) if !names.iter().any(|name| name.contains(['*', '?', '!'])) => {
+                Some(names)
+            }
+            Self::Patterns(_) | Self::Hashed { .. } => None,
+        }
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {

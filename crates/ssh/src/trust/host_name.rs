@@ -46,6 +46,11 @@ impl HostName {
         }
     }
 
+    /// The names under which an entry is for the host.
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        [Some(&self.exact), self.bare.as_ref()].into_iter().flatten()
+    }
+
     /// In the form used in known_hosts.
     pub fn as_str(&self) -> &str {
         &self.exact

@@ -1,6 +1,5 @@
 //! Verdicts of known_hosts on keys and certificates, compared with the real ssh in tests.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,14 +7,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
 
-use super::entry::{KnownHostsLine, Marker, parse};
+use super::entry::{KnownHostsLine, Marker, undecoded_lines};
+use super::known_hosts_file::KnownHostsFile;
 use super::{CertificateFault, CertificateRules, HostName, KnownHostsError, Verdict};
 use crate::HostConfig;
 use crate::files::off_runtime;
-use sshjobs_base::bounded_file::read_up_to;
-
-/// Longest known_hosts file in bytes: some hundred thousand entries.
-const LONGEST: u64 = 64 << 20;
 
 /// Entries of the known_hosts files that apply to a host.
 ///
@@ -46,13 +42,8 @@ impl KnownHosts {
     pub fn read(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
         let mut known = Self::default();
         for file in files {
-            match File::open(file).and_then(|file| read_up_to(LONGEST, file)) {
-                Ok(bytes) => {
-                    // Lossy, so that one broken line does not make the whole file unreadable.
-                    let text = String::from_utf8_lossy(&bytes);
-                    let entries = parse(file, &text);
-                    known.entries.extend(entries.filter(|entry| entry.is_for(host)));
-                }
+            match KnownHostsFile::open(file) {
+                Ok(lines) => known.entries.extend(lines.lines_for(host)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => {
                     return Err(KnownHostsError {
@@ -67,7 +58,8 @@ impl KnownHosts {
 
     /// Adds the entries of a file's text.
     pub fn add(&mut self, file: &Path, text: &str) {
-        self.entries.extend(parse(file, text));
+        let lines = undecoded_lines(file, text);
+        self.entries.extend(lines.filter_map(|line| line.decode(file, text)));
     }
 
     /// Judges a key or certificate presented by a configured host.

@@ -12,6 +12,7 @@ mod host_key_preference;
 mod host_name;
 mod key;
 mod known_hosts;
+mod known_hosts_file;
 mod presented_key;
 mod proof;
 mod verdict;

@@ -1,0 +1,53 @@
+//! Whether a file that was read is still the same.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What a change of a file changes, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// Time of the last change of its content or its attributes, in nanoseconds since the Unix epoch.
+    changed_at: i128,
+}
+
+/// Age below which a file may be changed again without a new time: the clocks of file systems tick, some
+/// only each second.
+const SETTLING_TIME: Duration = Duration::from_secs(1);
+
+impl FileState {
+    /// The state of the file at a path. `None` for a missing one.
+    ///
+    /// # Errors
+    /// Those of looking at it.
+    pub(crate) fn at(path: &Path) -> io::Result<Option<Self>> {
+        match path.metadata() {
+            Ok(metadata) => Ok(Some(Self::of(&metadata))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            length: metadata.len(),
+            changed_at: i128::from(metadata.ctime()) * 1_000_000_000
+                + i128::from(metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the file was last changed so long ago that its next change will show. Ask before it is read.
+    pub(crate) fn is_settled(&self) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let age = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX) - self.changed_at;
+        // A time in the future says nothing.
+        age > i128::try_from(SETTLING_TIME.as_nanos()).unwrap_or(i128::MAX)
+    }
+}
