@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 use super::breaker::{Breaker, Paused};
@@ -20,6 +21,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit for all attempts, in multiples of ConnectTimeout.
 const TRIES_FACTOR: u32 = 3;
 
+/// Maximum logins in progress at one server. sshd hangs up on some of many (MaxStartups).
+const LOGINS_AT_A_TIME: usize = 32;
+
+/// Number of servers from which those without logins are forgotten.
+const MOST_SERVERS: usize = 1000;
+
 /// Returns the prompter for a caller's logins, if any.
 pub type Prompters = Box<dyn Fn(&Caller) -> Option<Arc<dyn Prompter>> + Send + Sync>;
 
@@ -29,6 +36,8 @@ pub(super) struct Connector {
     prompters: Prompters,
     breaker: Breaker,
     jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
+    /// The turns of logins, by address and port of their server.
+    turns: Mutex<HashMap<(String, u16), Weak<Semaphore>>>,
 }
 
 /// A connection to a jump host while it is in use. Locked while connecting, so that one caller
@@ -58,6 +67,7 @@ impl Connector {
             prompters,
             breaker: Breaker::default(),
             jumps: Mutex::default(),
+            turns: Mutex::default(),
         }
     }
 
@@ -111,6 +121,8 @@ impl Connector {
         caller: &Caller,
         host: &HostConfig,
     ) -> Result<Connection, ConnectError> {
+        let turns = self.turns_at(host);
+        let _turn = turns.acquire().await;
         let mut tries = 1;
         let began = Instant::now();
         let secrets = self.secrets(caller);
@@ -135,6 +147,21 @@ impl Connector {
                 connected => return connected,
             }
         }
+    }
+
+    /// The turns of logins at a host's server.
+    fn turns_at(&self, host: &HostConfig) -> Arc<Semaphore> {
+        let mut turns = lock(&self.turns);
+        let server = (host.address.clone(), host.port);
+        if let Some(known) = turns.get(&server).and_then(Weak::upgrade) {
+            return known;
+        }
+        if turns.len() >= MOST_SERVERS {
+            turns.retain(|_, turns| turns.strong_count() > 0);
+        }
+        let new = Arc::new(Semaphore::new(LOGINS_AT_A_TIME));
+        turns.insert(server, Arc::downgrade(&new));
+        new
     }
 
     /// Asks a host for its key without logging in. Its jump hosts must be known, and are logged in
