@@ -16,7 +16,8 @@ use super::configuration::{load, overrides};
 use super::protection::protect_memory;
 use super::serve::{serve_http, serve_stdio};
 use super::service::{
-    api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_options,
+    api, api_with_ssh, for_a_person, of_a_person, on_a_screen, token, with_brief_connections,
+    with_options,
 };
 use sshjobs_cli::{
     self, AuditArgs, Cli, CliVerb, ClusterArgs, ClusterVerb, HostsArgs, HostsVerb, LogFormat,
@@ -148,6 +149,7 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
     // Each 4 KiB of this future cost a page fault at every start of the program, so the largest futures are boxed.
     Ok(match verb {
         CliVerb::Run(args) => {
+            let config = with_brief_connections(config);
             sshjobs_cli::run(&api_with_ssh(server, config, &args.ssh)?, args).await
         }
         CliVerb::Spawn(args) => {

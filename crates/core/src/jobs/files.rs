@@ -114,13 +114,13 @@ impl Jobs {
     pub async fn hosts_for_files(&self, words: &[String]) -> Result<Vec<String>, Error> {
         let members = FleetSpec::of(words.iter().cloned()).plan(&self.door).await?.members;
         self.door.admission.find_hosts(self.changing, &members).await?;
-        for member in &members {
+        for member in members.iter() {
             let on = self.on(member);
             self.door.admission.check_user(self.changing, on).await?;
             // Recorded when the file is written.
             self.door.admission.ask(self.changing, on).await?;
         }
-        Ok(members)
+        Ok(members.to_vec())
     }
 
     /// Whether the policy lets the caller read files of a host, as the user that this handle becomes.

@@ -212,7 +212,7 @@ impl Start {
     /// The hosts on which it starts.
     fn hosts(&self) -> Vec<String> {
         match &self.command.draft.fleet {
-            Some(plan) => plan.members.clone(),
+            Some(plan) => plan.members.to_vec(),
             None => vec![self.command.draft.host.clone()],
         }
     }
@@ -274,13 +274,7 @@ impl Start {
     /// Replaces a template by its command, with the settings that the template has.
     async fn fill_template(&mut self) -> Result<(), Error> {
         let Some(wanted) = self.command.draft.template.clone() else { return Ok(()) };
-        let members = self
-            .command
-            .draft
-            .fleet
-            .as_ref()
-            .map(|plan| plan.members.as_slice())
-            .unwrap_or_default();
+        let members = self.command.draft.fleet.as_ref().map_or(&[][..], |plan| &plan.members);
         // Each member is asked about later.
         let host = members.first().unwrap_or(&self.command.draft.host);
         let admission = &self.door.admission;

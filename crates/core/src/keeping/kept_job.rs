@@ -23,6 +23,8 @@ pub(super) struct JobBeingStored {
     /// Since when the disk has had no room for this job's output.
     pub(super) full_since: Mutex<Option<Instant>>,
     pub(super) record: Mutex<Record>,
+    /// When the record was last written.
+    pub(super) recorded_at: Mutex<Option<Instant>>,
     /// The record has the job's outcome.
     pub(super) is_settled: AtomicBool,
 }
@@ -47,6 +49,7 @@ impl JobBeingStored {
             batch_to_store_again: Mutex::default(),
             full_since: Mutex::default(),
             record: Mutex::new(record),
+            recorded_at: Mutex::default(),
             is_settled: AtomicBool::new(false),
         }
     }
@@ -62,6 +65,16 @@ impl JobBeingStored {
         }
         let mut full_since = lock(&self.full_since);
         full_since.get_or_insert_with(Instant::now).elapsed() < ROOM_PATIENCE
+    }
+
+    /// Whether its record may be written now. That of a fleet has all of its members, so that one of thousands
+    /// is written less often while it runs: a millisecond for each of them apart. A process that resumes the
+    /// fleet finds a member that was started meanwhile by its key.
+    pub(super) fn is_record_due(&self) -> bool {
+        let Some(fleet) = &self.job.fleet else { return true };
+        let members = u64::try_from(fleet.lock_members().len()).unwrap_or(u64::MAX);
+        let pause = Duration::from_millis(members);
+        self.job.is_over() || lock(&self.recorded_at).is_none_or(|at| at.elapsed() >= pause)
     }
 
     /// Its record as it is now, not stored yet.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::health::warn;
 use super::kept_job::{JobBeingStored, RecordUpdate};
@@ -100,8 +100,11 @@ impl Storing {
             let all = lock(&self.kept);
             ids.iter().filter_map(|id| all.get(id).cloned()).collect()
         };
+        let (due, later): (Vec<_>, Vec<_>) =
+            kept.into_iter().partition(|kept| kept.is_record_due());
+        lock(&self.changed).extend(later.into_iter().map(|kept| kept.job.id.clone()));
         let updates: Vec<RecordUpdate> =
-            kept.into_iter().map(JobBeingStored::current_record).collect();
+            due.into_iter().map(JobBeingStored::current_record).collect();
         let now = wall_now();
         let records: Vec<Record> = updates
             .iter()
@@ -135,6 +138,7 @@ impl Storing {
                 lock(&self.changed).insert(record.id.clone());
             }
             *lock(&kept.record) = record;
+            *lock(&kept.recorded_at) = Some(Instant::now());
             if is_over && !may_lack_bytes {
                 kept.is_settled.store(true, Relaxed);
             }

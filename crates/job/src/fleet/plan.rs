@@ -1,6 +1,7 @@
 //! The plan of a fleet: hosts, and how fast they start.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,8 @@ use sshjobs_output::MemberNo;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetPlan {
     /// The hosts, without duplicates, in the order in which they start.
-    pub members: Vec<String>,
+    // Shared: each member has the plan of its fleet at hand, and there may be ten thousand.
+    pub members: Arc<[String]>,
     /// Maximum members that run at the same time. At least 1.
     pub max_parallel: usize,
     /// Number of members that start first. The others start when all of these have succeeded.
@@ -38,7 +40,7 @@ impl FleetPlan {
     /// The command on these hosts, 64 at a time, without canary, failure limit or retries.
     pub fn new(members: Vec<String>) -> Self {
         Self {
-            members,
+            members: members.into(),
             max_parallel: MAX_PARALLEL,
             canary: 0,
             stop_after: None,

@@ -24,7 +24,7 @@ pub struct Rollout {
     /// Attempts to start each member.
     tries: Vec<u32>,
     running: usize,
-    /// Members that pause before another attempt to start them.
+    /// Members that pause before an attempt to start them.
     pausing: usize,
     /// Members that have succeeded.
     ok: usize,
@@ -74,6 +74,19 @@ impl Rollout {
             failed: 0,
             is_stopped: false,
         }
+    }
+
+    /// Makes all members pause that have not started. Each of them waits for its turn again after
+    /// [`arrive`](Self::arrive).
+    pub fn hold_all(&mut self) {
+        self.pausing += self.waiting.len();
+        self.waiting.clear();
+    }
+
+    /// Ends the pause of a member that was held: queues it after the members that wait.
+    pub fn arrive(&mut self, member: usize) {
+        self.pausing = self.pausing.saturating_sub(1);
+        self.waiting.push_back(member);
     }
 
     /// Starts the next member, if one may start.
@@ -230,6 +243,25 @@ mod tests {
         rollout.retry(1);
         assert_eq!(all(&mut rollout), [1]);
         assert_eq!(rollout.end(1, MemberEnd::NotStarted), None, "one retry");
+        assert!(rollout.is_over());
+    }
+
+    #[test]
+    fn members_that_are_held_start_in_the_order_of_their_arrival() {
+        let mut rollout = Rollout::new(&FleetPlan {
+            max_parallel: 1,
+            ..plan(3)
+        });
+        rollout.hold_all();
+        assert!(rollout.start().is_none() && !rollout.is_over());
+        rollout.arrive(2);
+        rollout.arrive(0);
+        assert_eq!(all(&mut rollout), [2]);
+        rollout.end(2, MemberEnd::Ok);
+        assert_eq!(all(&mut rollout), [0]);
+        rollout.end(0, MemberEnd::Ok);
+        assert!(!rollout.is_over(), "one has not arrived");
+        rollout.stop();
         assert!(rollout.is_over());
     }
 

@@ -8,6 +8,9 @@
 //! with the member's number, to the queue of the fleet's recorder. The queue has a bound: a fleet
 //! whose log can't be stored as fast makes its member tasks wait, and they pace their members.
 //!
+//! Of a fleet with more hosts than may run at a time, [`connect_ahead`] makes the connections, and a member
+//! enters the roll-out once its host has answered or has failed to.
+//!
 //! When a member has ended and all of its lines are in the fleet's log, its lines are dropped from
 //! memory: the store has them. Its end goes back to the roll-out, which decides whether others
 //! start, and when the member is tried again.
@@ -17,6 +20,7 @@
 //! Starting a fleet and starting its members is the same function, so fleets reach their task
 //! through a channel.
 
+mod connect_ahead;
 mod controls;
 mod run_fleet;
 

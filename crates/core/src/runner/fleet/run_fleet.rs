@@ -1,6 +1,7 @@
 //! Runs a fleet. Its members are ordinary jobs, and this is the far end of the job that represents
 //! them. It starts the members in the order of the roll-out and merges their lines into one log.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -8,9 +9,10 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::sleep;
 
+use super::connect_ahead::{ConnectAhead, MemberConnection};
 use super::controls::FleetControls;
 use crate::hosts::Asking;
 use crate::runner::foreign::lookup;
@@ -21,8 +23,9 @@ use crate::runner::state::{
     FleetToRun, JobStdin, Lookup, RunnerState, SpawnError, StartOrder, chain,
 };
 use sshjobs_job::{
-    Backlog, Draft, Exit, FarEvent, Fleet, Job, JobFacts, JobSpec, Kill, Member, MemberEnd,
-    Outcome, Pace, Phase, PrintedSummary, Rollout, Scope, Stdin, Turn, Wait, split_old_line,
+    Backlog, Draft, Exit, FarEvent, Fleet, FleetPlan, Job, JobFacts, JobSpec, Kill, Member,
+    MemberEnd, MemberProgress, Outcome, Pace, Phase, PrintedSummary, Rollout, Scope, Stdin, Turn,
+    Wait, split_old_line,
 };
 use sshjobs_output::{
     Keep, Line, LineNo, MemberNo, OutputSource, Page, PageQuery, Render, Selection, Stream,
@@ -32,6 +35,8 @@ use sshjobs_output::{
 const QUEUE: usize = 64;
 /// Time limit for one host to start its member.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause before a member is started again that found no room under the limits on jobs.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum lines read from a member at once.
 const PAGE_LINES: usize = 2000;
 const PAGE_BYTES: usize = 256 << 10;
@@ -98,13 +103,20 @@ fn roll_out(
             of_members,
             is_whole,
         } = printed_before(&job).await;
+        let mut rollout = Rollout::new(plan);
+        let connect_ahead = connects_ahead(&shared, plan, fleet).then(|| {
+            rollout.hold_all();
+            ConnectAhead::new(&shared, &job, Arc::clone(&plan.members))
+        });
         let mut roll_out = FleetTask {
             shared: Arc::clone(&shared),
             job: Arc::clone(&job),
             events: events.clone(),
             printed: of_members,
             has_whole_log: is_whole,
-            rollout: Rollout::new(plan),
+            rollout,
+            connect_ahead,
+            connections: HashMap::new(),
             tasks: JoinSet::new(),
             lacks_secrets,
         };
@@ -119,6 +131,20 @@ fn roll_out(
     .boxed()
 }
 
+/// Whether the hosts of a fleet are connected to before their turn: all of it is new, and no member's start
+/// depends on the end of another.
+fn connects_ahead(shared: &RunnerState, plan: &FleetPlan, fleet: &Fleet) -> bool {
+    let storing = shared.storing.as_ref();
+    // In a cluster, another replica may hold the host.
+    let is_alone = storing.is_none_or(|storing| storing.store.peers().is_none());
+    let is_new = |member: &Member| member.progress == MemberProgress::Waiting;
+    plan.members.len() > plan.max_parallel
+        && plan.canary == 0
+        && plan.stop_after.is_none()
+        && is_alone
+        && fleet.lock_members().iter().all(is_new)
+}
+
 /// A running fleet.
 struct FleetTask {
     shared: Arc<RunnerState>,
@@ -129,6 +155,10 @@ struct FleetTask {
     /// Whether no line of the log had been evicted by then.
     has_whole_log: bool,
     rollout: Rollout,
+    /// Makes the connections before their turn, if the fleet allows it.
+    connect_ahead: Option<ConnectAhead>,
+    /// The connections of members that wait for their turn.
+    connections: HashMap<usize, MemberConnection>,
     tasks: JoinSet<FleetStep>,
     lacks_secrets: bool,
 }
@@ -144,7 +174,23 @@ impl FleetTask {
             }
             // Both tokens below stay cancelled, so after a stop they would make the loop spin.
             let may_start = !self.rollout.is_stopped();
+            if let Some(connect_ahead) = &mut self.connect_ahead {
+                connect_ahead.go_on(self.connections.len());
+            }
             tokio::select! {
+                Some(connected) = next_connected(&mut self.connect_ahead), if may_start => {
+                    match connected {
+                        Ok((index, connection)) => {
+                            self.connections.insert(index, connection);
+                            self.rollout.arrive(index);
+                        }
+                        Err(error) => {
+                            // Its member would be held for ever.
+                            tracing::error!(job = %self.job.id, %error, "the task of a connection has failed");
+                            return;
+                        }
+                    }
+                }
                 // After a stop there is a task to join: a member runs, or the roll-out is over.
                 Some(step) = self.tasks.join_next() => match step {
                     Ok(step) => self.take(step, fleet),
@@ -181,6 +227,7 @@ impl FleetTask {
                 events: self.events.clone(),
                 printed: self.printed.get(index).cloned().unwrap_or_default(),
                 lacks_secrets: self.lacks_secrets,
+                connection: self.connections.remove(&index),
             };
             self.tasks.spawn(async move { FleetStep::Ended(index, task.run().await) });
         }
@@ -213,6 +260,13 @@ impl FleetTask {
     }
 }
 
+/// The next connection that was made ahead. `None` if none is being made.
+async fn next_connected(
+    connect_ahead: &mut Option<ConnectAhead>,
+) -> Option<Result<(usize, MemberConnection), JoinError>> {
+    connect_ahead.as_mut()?.connected().await
+}
+
 /// Number of members that failed.
 fn status(fleet: &Fleet) -> u32 {
     u32::try_from(fleet.counts().bad().min(MOST_TOLD + 1)).unwrap_or(u32::MAX)
@@ -227,7 +281,7 @@ struct PrintedBefore {
 }
 
 async fn printed_before(job: &Job) -> PrintedBefore {
-    let names: Vec<String> = job.spec.fleet.iter().flat_map(|plan| plan.members.clone()).collect();
+    let names = job.spec.fleet.as_ref().map_or(&[][..], |plan| &plan.members);
     let mut printed = vec![PrintedSummary::default(); names.len()];
     let mut cursor = LineNo::START;
     let mut is_whole = true;
@@ -242,7 +296,7 @@ async fn printed_before(job: &Job) -> PrintedBefore {
         };
         is_whole &= tail.page.dropped_lines == 0;
         for line in &tail.page.lines {
-            if let Some((index, text)) = member_and_text(line, &names)
+            if let Some((index, text)) = member_and_text(line, names)
                 && let Some(printed) = printed.get_mut(index)
             {
                 printed.note(line.stream, text);
@@ -289,6 +343,8 @@ struct MemberTask {
     printed: PrintedSummary,
     /// Another process started the fleet, and its secrets are lost.
     lacks_secrets: bool,
+    /// Its connection, if it was made before its turn.
+    connection: Option<MemberConnection>,
 }
 
 impl MemberTask {
@@ -297,7 +353,16 @@ impl MemberTask {
             member.note_start(SystemTime::now());
             member.name.clone()
         });
-        let outcome = match self.start_unless_stopped(&name).await {
+        let connected = self.connection.take().transpose();
+        let started = match connected {
+            Ok(lease) => {
+                // Given back to the pool, from which the start takes it.
+                drop(lease);
+                self.start_unless_stopped(&name).await
+            }
+            Err(error) => Err(error),
+        };
+        let outcome = match started {
             Ok(member) => {
                 self.note(|noted| noted.job = Some(member.id.clone()));
                 // After the job is noted: at least one of `signal_members` and this signals it.
@@ -389,11 +454,26 @@ impl MemberTask {
         }
         // After a resume, finds a member whose id the previous process did not store.
         let key = self.job.spec.durable.then(|| format!("{}/{name}", self.job.id));
-        match spawn(&self.shared, self.order(name, key.clone()), PATIENCE).await {
+        match self.start_when_there_is_room(name, key.clone()).await {
             Err(SpawnError::HeldElsewhere { host, .. }) if self.gets_host(&host).await => {
-                spawn(&self.shared, self.order(name, key), PATIENCE).await
+                self.start_when_there_is_room(name, key).await
             }
             started => started,
+        }
+    }
+
+    /// Starts the member once the limits on jobs have room for it: a fleet may run more hosts at a time than
+    /// they allow, and other jobs need room, too.
+    async fn start_when_there_is_room(
+        &self,
+        name: &str,
+        key: Option<String>,
+    ) -> Result<Arc<Job>, SpawnError> {
+        loop {
+            match spawn(&self.shared, self.order(name, key.clone()), PATIENCE).await {
+                Err(SpawnError::Capacity { .. }) => sleep(ROOM_PAUSE).await,
+                started => return started,
+            }
         }
     }
 

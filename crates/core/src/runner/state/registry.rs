@@ -26,6 +26,8 @@ pub(crate) struct Registry {
     finished: VecDeque<JobId>,
     /// Number of unfinished jobs by host.
     running_on: HashMap<String, usize>,
+    /// Number of unfinished fleets. Their members count under the limits, and they do not.
+    running_fleets: usize,
     pub(crate) graves: HashMap<JobId, Grave>,
     grave_order: VecDeque<JobId>,
     /// Key of the fingerprints of specifications.
@@ -124,7 +126,7 @@ impl Registry {
     }
 
     pub(crate) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {
-        let running = self.jobs.len() - self.finished.len();
+        let running = self.jobs.len() - self.finished.len() - self.running_fleets;
         if running >= limits.max_jobs {
             return Err(SpawnError::Capacity {
                 running,
@@ -155,7 +157,7 @@ impl Registry {
         let id = job.id.clone();
         let token = abandon.clone();
         self.note_change(&job.caller);
-        *self.running_on.entry(job.spec.host.clone()).or_default() += 1;
+        self.runs_on_host(&job);
         let entry = RegisteredJob {
             job,
             key,
@@ -282,15 +284,25 @@ impl Registry {
             // Drops the controls: a later write fails, and a signal looks for remaining processes.
             entry.progress = JobProgress::Finished;
             self.finished.push_back(id.clone());
-            let caller = entry.job.caller.clone();
-            let host = entry.job.spec.host.clone();
-            self.note_change(&caller);
-            self.runs_no_more_on(&host);
+            let job = Arc::clone(&entry.job);
+            self.note_change(&job.caller);
+            self.runs_no_more(&job);
         }
     }
 
-    fn runs_no_more_on(&mut self, host: &str) {
-        if let Some(running) = self.running_on.get_mut(host) {
+    fn runs_on_host(&mut self, job: &Job) {
+        if job.fleet.is_some() {
+            self.running_fleets += 1;
+        } else {
+            *self.running_on.entry(job.spec.host.clone()).or_default() += 1;
+        }
+    }
+
+    fn runs_no_more(&mut self, job: &Job) {
+        let host = &job.spec.host;
+        if job.fleet.is_some() {
+            self.running_fleets -= 1;
+        } else if let Some(running) = self.running_on.get_mut(host) {
             *running -= 1;
             if *running == 0 {
                 self.running_on.remove(host);
@@ -303,7 +315,7 @@ impl Registry {
         let entry = self.jobs.remove(id)?;
         self.note_change(&entry.job.caller);
         if !entry.is_finished() {
-            self.runs_no_more_on(&entry.job.spec.host);
+            self.runs_no_more(&entry.job);
         } else if self.finished.front() == Some(id) {
             // The usual case: the oldest job is removed.
             self.finished.pop_front();
