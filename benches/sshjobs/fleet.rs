@@ -24,15 +24,15 @@ struct Tool {
 }
 
 /// Time and memory of a run.
-struct Figures {
-    seconds: f64,
+pub(crate) struct Figures {
+    pub(crate) seconds: f64,
     cpu_seconds: f64,
     /// Of the largest process.
     mebibytes: f64,
 }
 
 impl Figures {
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         let Self {
             seconds,
             cpu_seconds,
@@ -142,7 +142,7 @@ fn best_of(tool: &Tool, rounds: usize) -> Option<Figures> {
 }
 
 /// A server whose connections stay open. Killed when dropped.
-struct Serving(Child);
+pub(crate) struct Serving(pub(crate) Child);
 
 impl Drop for Serving {
     fn drop(&mut self) {
@@ -301,7 +301,7 @@ fn warm_tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
 }
 
 /// Runs a command line; none when it fails.
-fn timed(line: &str, env: &[(&str, &str)]) -> Option<Figures> {
+pub(crate) fn timed(line: &str, env: &[(&str, &str)]) -> Option<Figures> {
     let output = Command::new("/usr/bin/time")
         .args([
             "-f",

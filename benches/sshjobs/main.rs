@@ -23,6 +23,8 @@ mod cluster;
 mod distance;
 mod files;
 mod fleet;
+mod many_hosts;
+mod many_hosts_rig;
 mod memory;
 mod output;
 mod peers;
@@ -49,8 +51,16 @@ impl Parts {
     }
 }
 
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [word, rest @ ..] if word == many_hosts_rig::RIG => many_hosts_rig::play(rest),
+        _ => measure(),
+    }
+}
+
 #[tokio::main]
-async fn main() {
+async fn measure() {
     // `cargo test` runs benches too; there is nothing to test here.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
@@ -123,6 +133,7 @@ async fn main() {
         "become" files::becoming(&mut report, &sshd).await,
     );
     measure!("Fleets": "fleets" fleet::fleets(&mut report).await);
+    measure!("Ten thousand hosts": "many-hosts" many_hosts::rows(&mut report));
     measure!("Policy":
         "policy-decide" policy::decide(&mut report),
         "policy-starts" policy::starts(&mut report).await,
