@@ -428,20 +428,25 @@ async fn ctrl_c_ends_a_fleet_everywhere_and_starts_no_more() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_just_starting_is_ended_with_its_fleet() {
+/// A fleet with two hosts that accept connections and never answer.
+async fn fleet_with_silent_hosts() -> (Sshd, std::net::TcpListener) {
     let sshd = fleet(web(2)).await;
     let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let port = silent.local_addr().unwrap().port();
     std::fs::write(
         sshd.ssh_config(),
-        format!("Host silent\n  Port {port}\n  ConnectTimeout 300\n{config}"),
+        format!("Host silent silent2\n  Port {port}\n  ConnectTimeout 300\n{config}"),
     )
     .unwrap();
+    (sshd, silent)
+}
+
+#[tokio::test]
+async fn what_is_just_starting_is_ended_with_its_fleet() {
+    let (sshd, _silent) = fleet_with_silent_hosts().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let arguments =
-        json!({"hosts": ["web1", "silent", "web2"], "command": "sleep 100", "max_parallel": 2});
+    let arguments = json!({"hosts": ["web1", "silent"], "command": "sleep 100"});
     let id = client.ok("ssh_spawn", arguments)["job_id"].as_str().unwrap().to_owned();
     let began = Instant::now();
     while client.ok("ssh_jobs", json!({"fleet": id}))["jobs"][0]["state"] != "running" {
@@ -452,7 +457,26 @@ async fn what_is_just_starting_is_ended_with_its_fleet() {
 
     // Much shorter than the host's ConnectTimeout.
     let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 30_000}));
-    let members = json!({"failed": 1, "unreachable": 1, "not_started": 1});
+    let members = json!({"failed": 1, "unreachable": 1});
+    assert_eq!(reply["jobs"][0]["members"], members, "{reply}");
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_answer_takes_the_place_of_no_other() {
+    let (sshd, _silent) = fleet_with_silent_hosts().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let arguments = json!({"hosts": ["silent", "silent2", "web1", "web2"], "command": "true", "max_parallel": 2});
+    let id = client.ok("ssh_spawn", arguments)["job_id"].as_str().unwrap().to_owned();
+    let began = Instant::now();
+    let jobs = json!({"fleet": id});
+    while client.ok("ssh_jobs", jobs.clone())["jobs"][3]["state"] != "exited" {
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+
+    client.ok("ssh_signal", json!({"job_id": id, "signal": "KILL"}));
+
+    let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 30_000}));
+    let members = json!({"ok": 2, "not_started": 2});
     assert_eq!(reply["jobs"][0]["members"], members, "{reply}");
 }
 

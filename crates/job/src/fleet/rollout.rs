@@ -83,10 +83,11 @@ impl Rollout {
         self.waiting.clear();
     }
 
-    /// Ends the pause of a member that was held: queues it after the members that wait.
+    /// Ends the pause of a member that was held: queues it before the members that come after it.
     pub fn arrive(&mut self, member: usize) {
         self.pausing = self.pausing.saturating_sub(1);
-        self.waiting.push_back(member);
+        let place = self.waiting.iter().position(|other| *other > member);
+        self.waiting.insert(place.unwrap_or(self.waiting.len()), member);
     }
 
     /// Starts the next member, if one may start.
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_held_start_in_the_order_of_their_arrival() {
+    fn members_that_are_held_start_in_their_order_once_they_have_arrived() {
         let mut rollout = Rollout::new(&FleetPlan {
             max_parallel: 1,
             ..plan(3)
@@ -256,10 +257,10 @@ mod tests {
         assert!(rollout.start().is_none() && !rollout.is_over());
         rollout.arrive(2);
         rollout.arrive(0);
-        assert_eq!(all(&mut rollout), [2]);
-        rollout.end(2, MemberEnd::Ok);
         assert_eq!(all(&mut rollout), [0]);
         rollout.end(0, MemberEnd::Ok);
+        assert_eq!(all(&mut rollout), [2]);
+        rollout.end(2, MemberEnd::Ok);
         assert!(!rollout.is_over(), "one has not arrived");
         rollout.stop();
         assert!(rollout.is_over());

@@ -118,8 +118,10 @@ impl Resolver {
         }
         // Newer releases of ssh expand it.
         let is_plain = !options.get("user")?.contains(['%', '$']);
-        let is_jump = options.jumps() == Some(&destination.host);
-        (is_plain && !is_jump).then_some(options.0)
+        let mut jumps = options.jumps().into_iter().flat_map(|jumps| jumps.split(','));
+        let are_jumps =
+            jumps.all(|jump| jump != destination.host && Destination::parse(jump).is_ok());
+        (is_plain && are_jumps).then_some(options.0)
     }
 
     /// Resolves `name`, by reading ssh_config. If only ssh can say what the files mean for the name, runs
@@ -316,7 +318,7 @@ mod tests {
     use super::*;
 
     /// Lines of ssh_config, right and wrong, common and rare.
-    const LINES: [&str; 44] = [
+    const LINES: [&str; 47] = [
         "Host web1",
         "Host web1 db1",
         "Host web*",
@@ -351,6 +353,9 @@ mod tests {
         "StrictHostKeyChecking OFF",
         "ProxyJump bastion",
         "ProxyJump none",
+        "ProxyJump web1",
+        "ProxyJump a@b:22,c",
+        "ProxyJump b:port",
         "ProxyCommand nc \"%h\" %p",
         "HostKeyAlias alias # why",
         "ConnectTimeout 7",

@@ -131,16 +131,16 @@ fn roll_out(
     .boxed()
 }
 
-/// Whether the hosts of a fleet are connected to before their turn: all of it is new, and no member's start
-/// depends on the end of another.
+/// Whether the hosts of a fleet are connected to before their turn, so that one that answers late is overtaken:
+/// all of the fleet is new, and no member waits for the end of another.
 fn connects_ahead(shared: &RunnerState, plan: &FleetPlan, fleet: &Fleet) -> bool {
     let storing = shared.storing.as_ref();
     // In a cluster, another replica may hold the host.
     let is_alone = storing.is_none_or(|storing| storing.store.peers().is_none());
     let is_new = |member: &Member| member.progress == MemberProgress::Waiting;
+    let is_in_order = plan.max_parallel == 1 || plan.canary > 0 || plan.stop_after.is_some();
     plan.members.len() > plan.max_parallel
-        && plan.canary == 0
-        && plan.stop_after.is_none()
+        && !is_in_order
         && is_alone
         && fleet.lock_members().iter().all(is_new)
 }
