@@ -70,15 +70,14 @@ pub(super) fn with_options(config: Config, options: &SshArgs) -> Config {
     }
 }
 
-/// The configuration for one command on many hosts: no further job on a host follows its first, so that its
-/// connection is soon closed.
+/// Time for which a connection is kept that no job uses, by a program that starts no other job.
+const UNUSED_TIME: Duration = Duration::from_secs(2);
+
+/// The configuration for a program that runs one command: its connections are closed soon after it.
 pub(super) fn with_brief_connections(mut config: Config) -> Config {
     config.limits.idle_connection = config.limits.idle_connection.min(UNUSED_TIME);
     config
 }
-
-/// Time for which a connection is kept that no job uses, by a program that starts no other job.
-const UNUSED_TIME: Duration = Duration::from_secs(2);
 
 /// A service for the user at this machine. The user may use any host, sees the jobs of all callers
 /// (their files are readable anyway), and answers prompts on the terminal or, without a terminal,

@@ -184,7 +184,7 @@ pub enum SpecError {
     Earlier(usize),
     /// A variable is longer than Linux takes.
     #[error(
-        "the variable {0} is longer than {LONGEST_VARIABLE} bytes: Linux passes no longer one to a program"
+        "the variable {0} and its name exceed {LONGEST_VARIABLE} bytes, the most that Linux passes to a program"
     )]
     LongVariable(String),
     /// A NUL can't be part of a command line, a path or an environment.

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a change of a file changes, too.
+/// Attributes of a file that differ after any change of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
     device: u64,
@@ -16,7 +16,7 @@ pub(crate) struct FileState {
     changed_at: i128,
 }
 
-/// Age below which a file may be changed again without a new time: the clocks of file systems tick, some
+/// Within this time after a change, another change may get the same time: the clocks of file systems tick, some
 /// only each second.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ impl FileState {
         }
     }
 
-    /// Whether the file was last changed so long ago that its next change will show. Ask before it is read.
+    /// Whether any later change will have another time. Ask before the file is read.
     pub(crate) fn is_settled(&self) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = i128::try_from(now.as_nanos()).unwrap_or(i128::MAX) - self.changed_at;

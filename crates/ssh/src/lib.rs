@@ -23,8 +23,8 @@ mod tunnel;
 
 pub use auth::{Answer, Askpass, LoginSecrets, Prompter, Question};
 pub use config::{
-    Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, ReadOnce,
-    Resolver, SecretError, SecretSource, Setting, SettingSource,
+    Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, Resolver,
+    SecretError, SecretSource, Setting, SettingSource, SshCache,
 };
 pub use connection::{
     Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, SERVER_CLOSES, connect,

@@ -21,10 +21,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit for all attempts, in multiples of ConnectTimeout.
 const TRIES_FACTOR: u32 = 3;
 
-/// Maximum logins in progress at one server. sshd hangs up on some of many (MaxStartups).
+/// Maximum logins in progress at one server. sshd drops connections at random above MaxStartups.
 const LOGINS_AT_A_TIME: usize = 32;
 
-/// Number of servers from which those without logins are forgotten.
+/// From this many servers on, those without logins are forgotten.
 const MOST_SERVERS: usize = 1000;
 
 /// Returns the prompter for a caller's logins, if any.
@@ -36,8 +36,8 @@ pub(super) struct Connector {
     prompters: Prompters,
     breaker: Breaker,
     jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
-    /// The turns of logins, by address and port of their server.
-    turns: Mutex<HashMap<(String, u16), Weak<Semaphore>>>,
+    /// Slots for logins, by address and port of their server.
+    login_slots: Mutex<HashMap<(String, u16), Weak<Semaphore>>>,
 }
 
 /// A connection to a jump host while it is in use. Locked while connecting, so that one caller
@@ -67,7 +67,7 @@ impl Connector {
             prompters,
             breaker: Breaker::default(),
             jumps: Mutex::default(),
-            turns: Mutex::default(),
+            login_slots: Mutex::default(),
         }
     }
 
@@ -95,6 +95,14 @@ impl Connector {
         caller: &Caller,
         host: &HostConfig,
     ) -> Result<Connection, ConnectError> {
+        let login_slots = self.login_slots(host);
+        // Before the breaker is asked, which an earlier login may trip. A host behind a jump host or a command has
+        // no slot: its jump host may need one at the same address.
+        let _slot = if host.jump.is_none() && host.proxy_command.is_none() {
+            login_slots.acquire().await.ok()
+        } else {
+            None
+        };
         let route = host.route();
         self.breaker
             .check(&route)
@@ -121,8 +129,6 @@ impl Connector {
         caller: &Caller,
         host: &HostConfig,
     ) -> Result<Connection, ConnectError> {
-        let turns = self.turns_at(host);
-        let _turn = turns.acquire().await;
         let mut tries = 1;
         let began = Instant::now();
         let secrets = self.secrets(caller);
@@ -149,18 +155,18 @@ impl Connector {
         }
     }
 
-    /// The turns of logins at a host's server.
-    fn turns_at(&self, host: &HostConfig) -> Arc<Semaphore> {
-        let mut turns = lock(&self.turns);
+    /// The slots for logins at a host's server.
+    fn login_slots(&self, host: &HostConfig) -> Arc<Semaphore> {
+        let mut all_slots = lock(&self.login_slots);
         let server = (host.address.clone(), host.port);
-        if let Some(known) = turns.get(&server).and_then(Weak::upgrade) {
+        if let Some(known) = all_slots.get(&server).and_then(Weak::upgrade) {
             return known;
         }
-        if turns.len() >= MOST_SERVERS {
-            turns.retain(|_, turns| turns.strong_count() > 0);
+        if all_slots.len() >= MOST_SERVERS {
+            all_slots.retain(|_, slots| slots.strong_count() > 0);
         }
         let new = Arc::new(Semaphore::new(LOGINS_AT_A_TIME));
-        turns.insert(server, Arc::downgrade(&new));
+        all_slots.insert(server, Arc::downgrade(&new));
         new
     }
 

@@ -23,7 +23,7 @@ pub(super) struct JobBeingStored {
     /// Since when the disk has had no room for this job's output.
     pub(super) full_since: Mutex<Option<Instant>>,
     pub(super) record: Mutex<Record>,
-    /// When the record was last written.
+    /// When the record was last written, or was found to be as written.
     pub(super) recorded_at: Mutex<Option<Instant>>,
     /// The record has the job's outcome.
     pub(super) is_settled: AtomicBool,
@@ -67,11 +67,14 @@ impl JobBeingStored {
         full_since.get_or_insert_with(Instant::now).elapsed() < ROOM_PATIENCE
     }
 
-    /// Whether its record may be written now. That of a fleet has all of its members, so that one of thousands
-    /// is written less often while it runs: a millisecond for each of them apart. A process that resumes the
-    /// fleet finds a member that was started meanwhile by its key.
+    /// Whether its record may be written now. A fleet's record has all of its members, so that it is written at most
+    /// once in as many milliseconds as there are members. A process that resumes the fleet finds a member that
+    /// was started meanwhile by its key; without the secrets of the fleet it can't, and needs the record.
     pub(super) fn is_record_due(&self) -> bool {
         let Some(fleet) = &self.job.fleet else { return true };
+        if self.job.spec.durable && lock(&self.record).lacks_secrets() {
+            return true;
+        }
         let members = u64::try_from(fleet.lock_members().len()).unwrap_or(u64::MAX);
         let pause = Duration::from_millis(members);
         self.job.is_over() || lock(&self.recorded_at).is_none_or(|at| at.elapsed() >= pause)

@@ -91,20 +91,26 @@ impl Storing {
     /// Writes the records of all changed jobs.
     pub(super) fn put_changed(&self) -> Result<(), StoreError> {
         let changed = std::mem::take(&mut *lock(&self.changed));
-        self.put_records(changed)
+        self.put_due_records(changed)
+    }
+
+    /// Writes the records of these jobs, except of large fleets that were written not long ago.
+    pub(super) fn put_due_records(&self, ids: HashSet<JobId>) -> Result<(), StoreError> {
+        let (due, later): (Vec<_>, Vec<_>) =
+            self.kept_jobs(&ids).into_iter().partition(|kept| kept.is_record_due());
+        lock(&self.changed).extend(later.into_iter().map(|kept| kept.job.id.clone()));
+        self.put_records(due)
+    }
+
+    fn kept_jobs(&self, ids: &HashSet<JobId>) -> Vec<Arc<JobBeingStored>> {
+        let all = lock(&self.kept);
+        ids.iter().filter_map(|id| all.get(id).cloned()).collect()
     }
 
     /// Writes the records of these jobs. Those that have ended are settled then.
-    pub(super) fn put_records(&self, ids: HashSet<JobId>) -> Result<(), StoreError> {
-        let kept: Vec<Arc<JobBeingStored>> = {
-            let all = lock(&self.kept);
-            ids.iter().filter_map(|id| all.get(id).cloned()).collect()
-        };
-        let (due, later): (Vec<_>, Vec<_>) =
-            kept.into_iter().partition(|kept| kept.is_record_due());
-        lock(&self.changed).extend(later.into_iter().map(|kept| kept.job.id.clone()));
+    fn put_records(&self, jobs: Vec<Arc<JobBeingStored>>) -> Result<(), StoreError> {
         let updates: Vec<RecordUpdate> =
-            due.into_iter().map(JobBeingStored::current_record).collect();
+            jobs.into_iter().map(JobBeingStored::current_record).collect();
         let now = wall_now();
         let records: Vec<Record> = updates
             .iter()
@@ -137,8 +143,8 @@ impl Storing {
             if changes_unnoticed || may_lack_bytes {
                 lock(&self.changed).insert(record.id.clone());
             }
-            *lock(&kept.record) = record;
             *lock(&kept.recorded_at) = Some(Instant::now());
+            *lock(&kept.record) = record;
             if is_over && !may_lack_bytes {
                 kept.is_settled.store(true, Relaxed);
             }
@@ -162,10 +168,10 @@ impl Storing {
             }
         }
         if flushes.is_empty() {
-            warn(self.put_records(due));
+            warn(self.put_due_records(due));
         } else {
             due.extend(std::mem::take(&mut *lock(&self.changed)));
-            warn(self.put_records(due));
+            warn(self.put_records(self.kept_jobs(&due)));
             // Also after a failure: the caller then reads the older records.
             for sender in flushes {
                 sender.send(()).ok();

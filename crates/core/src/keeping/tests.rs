@@ -82,7 +82,7 @@ async fn the_record_of_a_job_that_has_ended_has_all_bytes_also_while_its_writer_
     // As while the disk hangs.
     let writer = lock(&kept.writer);
     let byte_count = writer.bytes();
-    storing.put_records(HashSet::from([job.id.clone()])).unwrap();
+    storing.put_due_records(HashSet::from([job.id.clone()])).unwrap();
 
     assert!(kept.is_settled.load(Relaxed) && byte_count > 0);
     assert_eq!(lock(&kept.record).stored_bytes, byte_count);
@@ -93,7 +93,7 @@ async fn a_job_is_settled_only_after_the_write_of_its_last_batch() {
     let (storing, _requests) = Storing::new(Arc::new(Memory::default()), LOG_LIMITS, NO_BOUNDS);
     let job = stored_job(&storing);
     let kept = lock(&storing.kept)[&job.id].clone();
-    let put_record = || storing.put_records(HashSet::from([job.id.clone()])).unwrap();
+    let put_record = || storing.put_due_records(HashSet::from([job.id.clone()])).unwrap();
     job.take_batch(usize::MAX, false).unwrap();
     job.end(Outcome::Ended(Exit::Status(0)));
     // The disk hangs, and the end is shown meanwhile.

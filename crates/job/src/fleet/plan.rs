@@ -11,7 +11,7 @@ use sshjobs_output::MemberNo;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetPlan {
     /// The hosts, without duplicates, in the order in which they start.
-    // Shared: each member has the plan of its fleet at hand, and there may be ten thousand.
+    // Shared, so that a clone of the plan of ten thousand hosts is cheap.
     pub members: Arc<[String]>,
     /// Maximum members that run at the same time. At least 1.
     pub max_parallel: usize,

@@ -24,7 +24,7 @@ pub struct Rollout {
     /// Attempts to start each member.
     tries: Vec<u32>,
     running: usize,
-    /// Members that pause before an attempt to start them.
+    /// Members that wait for a retry, or for their connection.
     pausing: usize,
     /// Members that have succeeded.
     ok: usize,
@@ -76,8 +76,7 @@ impl Rollout {
         }
     }
 
-    /// Makes all members pause that have not started. Each of them waits for its turn again after
-    /// [`arrive`](Self::arrive).
+    /// Holds all members that wait, each until it has [arrived](Self::arrive).
     pub fn hold_all(&mut self) {
         self.pausing += self.waiting.len();
         self.waiting.clear();
@@ -95,7 +94,7 @@ impl Rollout {
         if self.is_stopped || self.running >= self.max_parallel {
             return None;
         }
-        // Canaries have the smallest indices and retries go to the front, so they come first.
+        // Canaries have the smallest indices, and no member of their fleet is held, so they come first.
         let next = *self.waiting.front()?;
         let is_canary = next < self.canary;
         // All canaries must succeed before another member starts.

@@ -12,7 +12,7 @@ pub(crate) struct ToolText {
     pub(crate) is_destructive: bool,
     /// A second call with the same arguments changes nothing more.
     pub(crate) is_idempotent: bool,
-    /// It may log in to hosts, or its caller's user may have to allow it: so it may ask a person.
+    /// It may ask a person: for a login, or for an approval.
     pub(crate) reaches_hosts: bool,
 }
 

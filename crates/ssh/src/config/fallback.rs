@@ -18,7 +18,7 @@ pub(super) fn resolve<'a>(
     destination: &Destination,
     defaults: &SshDefaults,
 ) -> Result<Vec<(String, String)>, ConfigError> {
-    let mut found = MatchedValue {
+    let mut found = MatchedOptions {
         host: &destination.host,
         options: Vec::new(),
     };
@@ -43,6 +43,9 @@ pub(super) fn resolve<'a>(
             }
             Item::End => drop(applies.pop()),
             Item::Line(line) => match line.keyword.as_str() {
+                "host" if line.is_split_in_another_way() => {
+                    return Err(not_understood(line, "a quoted name"));
+                }
                 "host" => *here = including && matches_list(&line.arguments, &destination.host),
                 "match" if line.arguments == ["all"] => *here = including,
                 "match" => return Err(not_understood(line, "Match")),
@@ -67,15 +70,18 @@ fn not_understood(line: &ConfigLine, what: &str) -> ConfigError {
 
 /// The value of an option. `None` if it is not understood.
 fn value(kind: OptionKind, line: &ConfigLine) -> Option<String> {
-    if kind != OptionKind::Command && line.text.contains(['\'', '\\']) {
-        // ssh interprets these itself.
+    if kind != OptionKind::Command && line.is_split_in_another_way() {
         return None;
     }
     match (kind, line.arguments.as_slice()) {
-        (OptionKind::Command, _) => Some(line.rest().to_owned()),
+        (OptionKind::Command, [_, ..]) => Some(line.rest().to_owned()),
         (OptionKind::List, [_, ..]) => Some(line.arguments.join(" ")),
         (OptionKind::Number, [number]) => Some(number.parse::<u32>().ok()?.to_string()),
         (OptionKind::Port, [port]) => Some(port.parse::<NonZeroU16>().ok()?.to_string()),
+        (OptionKind::Jumps, [jumps]) => {
+            let are_known = jumps.split(',').all(|jump| Destination::parse(jump).is_ok());
+            are_known.then(|| jumps.clone())
+        }
         (OptionKind::Flag, [word]) => one_of(&["yes", "no", "true", "false"], word),
         (OptionKind::HostKeyChecking, [word]) => one_of(
             &["yes", "no", "true", "false", "ask", "off", "accept-new"],
@@ -100,10 +106,14 @@ fn other_route(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether ssh takes a line wherever it stands, as far as that is known without running it.
+/// Whether ssh is known to accept a line, also in a block that does not apply.
 pub(super) fn is_understood(line: &ConfigLine) -> bool {
+    if line.is_split_in_another_way() {
+        return false;
+    }
     match (line.keyword.as_str(), line.arguments.as_slice()) {
-        ("host", names) => !names.is_empty(),
+        (_, []) => false,
+        ("host", _) => true,
         ("match", arguments) => arguments == ["all"],
         (keyword, _) => match kind_of(keyword) {
             Some(OptionKind::Ignored) => true,
@@ -154,12 +164,12 @@ impl SshDefaults {
 }
 
 /// The options found so far.
-struct MatchedValue<'a> {
+struct MatchedOptions<'a> {
     host: &'a str,
     options: Vec<(String, String)>,
 }
 
-impl MatchedValue<'_> {
+impl MatchedOptions<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.options
             .iter()
@@ -183,22 +193,22 @@ impl MatchedValue<'_> {
             // Releases of ssh differ in whether `none` stands for both.
             return None;
         }
-        let is_set = if kind == OptionKind::Repeated {
+        let is_there = if kind == OptionKind::Repeated {
             // As in ssh, each file counts once.
             self.options.iter().any(|(known, of)| known == key && *of == value)
         } else {
-            !self.is_first(key)
+            self.is_set(key)
         };
-        if !is_set {
+        if !is_there {
             self.add(key, value);
         }
         Some(())
     }
 
-    /// Whether an option is not set yet. Of ProxyJump and ProxyCommand only the first applies.
-    fn is_first(&self, key: &str) -> bool {
+    /// Whether an option has a value, or the other of ProxyJump and ProxyCommand: only the first of these applies.
+    fn is_set(&self, key: &str) -> bool {
         let other = other_route(key).and_then(|other| self.get(other));
-        self.get(key).is_none() && other.is_none()
+        self.get(key).is_some() || other.is_some()
     }
 
     /// Adds ssh's defaults.

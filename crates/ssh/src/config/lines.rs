@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use glob::{MatchOptions, Pattern};
 use nix::unistd::getuid;
 
 use super::expand::home_dir;
@@ -62,8 +63,9 @@ pub(super) struct ConfigText {
     is_settled: bool,
     /// The patterns of `Include`, with the files that they matched.
     includes: Vec<(PathBuf, Vec<PathBuf>)>,
-    /// Whether other users may change a file whose rights ssh checks: it refuses such a file.
-    pub(super) has_unsafe_file: bool,
+    /// Whether ssh refuses a file, or reads other files: a named file is missing, other users may change a file whose
+    /// rights ssh checks, or an `Include` is unusual.
+    pub(super) is_doubtful: bool,
 }
 
 /// The system's file.
@@ -81,7 +83,10 @@ impl ConfigText {
             ..Self::default()
         };
         match file {
-            Some(file) => text.read_file(file, &home.join(".ssh"), 0)?,
+            Some(file) => {
+                text.is_doubtful = !file.exists();
+                text.read_file(file, &home.join(".ssh"), 0)?;
+            }
             None => {
                 let own = home.join(".ssh/config");
                 text.note_rights(&own);
@@ -126,6 +131,15 @@ impl ConfigText {
             let Some((keyword, arguments)) = keyword_and_arguments(text) else { continue };
             // A deeper one stays a line, so that `fallback` can refuse it.
             if keyword == "include" && depth < MAX_DEPTH {
+                let is_usual = |pattern: &String| {
+                    !pattern.contains(['$', '%'])
+                        && !pattern.contains("**")
+                        && (!pattern.starts_with('~') || pattern.starts_with("~/"))
+                        && Pattern::new(pattern).is_ok()
+                };
+                self.is_doubtful |= has_unusual_words(text)
+                    || arguments.is_empty()
+                    || !arguments.iter().all(is_usual);
                 for pattern in arguments {
                     let pattern = include_pattern(&pattern, base);
                     let files = matching_files(&pattern);
@@ -157,7 +171,7 @@ impl ConfigText {
         let is_unsafe = file.metadata().is_ok_and(|found| {
             !owners.contains(&found.uid()) || found.mode() & WRITABLE_BY_OTHERS != 0
         });
-        self.has_unsafe_file |= is_unsafe;
+        self.is_doubtful |= is_unsafe;
     }
 }
 
@@ -169,15 +183,53 @@ fn include_pattern(pattern: &str, base: &Path) -> PathBuf {
 }
 
 fn matching_files(pattern: &Path) -> Vec<PathBuf> {
-    let matches = pattern.to_str().and_then(|pattern| glob::glob(pattern).ok());
+    // As in ssh, `*` matches no hidden file.
+    let options = MatchOptions {
+        require_literal_leading_dot: true,
+        ..MatchOptions::default()
+    };
+    let matches = pattern.to_str().and_then(|pattern| glob::glob_with(pattern, options).ok());
     matches.into_iter().flatten().filter_map(Result::ok).collect()
 }
 
 impl ConfigLine {
+    /// Whether ssh splits the line into words in another way, or refuses it.
+    pub(super) fn is_split_in_another_way(&self) -> bool {
+        has_unusual_words(&self.text)
+    }
+
     /// The rest of the line after the keyword, unchanged.
     pub(super) fn rest(&self) -> &str {
         split_keyword(self.text.trim()).1
     }
+}
+
+/// Whether a line has quotes, escapes or gaps that ssh understands in its own way, or refuses.
+fn has_unusual_words(line: &str) -> bool {
+    let is_gap_or_end = |c: Option<char>| c.is_none_or(is_gap);
+    let mut parts = line.split('"');
+    let first = parts.next().unwrap_or_default();
+    let mut before_quote = first.chars().next_back();
+    let mut has_odd_quote = false;
+    let mut is_inside = false;
+    for part in parts {
+        is_inside = !is_inside;
+        // A quote begins a word, and ends it.
+        has_odd_quote |= if is_inside {
+            !is_gap_or_end(before_quote)
+        } else {
+            !is_gap_or_end(part.chars().next())
+        };
+        before_quote = part.chars().next_back();
+    }
+    let keyword_end = line.trim_start().find(is_gap).unwrap_or(0);
+    let gap = line.trim_start().split_at(keyword_end).1;
+    let signs = gap.chars().take_while(|c| is_gap(*c)).filter(|c| *c == '=').count();
+    has_odd_quote
+        || is_inside
+        || signs > 1
+        || line.contains(['\'', '\\'])
+        || line.chars().any(|c| c.is_whitespace() && !c.is_ascii())
 }
 
 fn split_keyword(line: &str) -> (&str, &str) {

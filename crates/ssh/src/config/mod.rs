@@ -24,7 +24,7 @@ pub use destination::Destination;
 pub use error::ConfigError;
 pub use host_config::{HostConfig, Methods};
 pub use lines::Location;
-pub use resolver::{ReadOnce, Resolver};
+pub use resolver::{Resolver, SshCache};
 pub use secret_source::{SecretError, SecretSource};
 pub use settings::HostSettings;
 pub use shown::{Setting, SettingSource};

@@ -40,13 +40,13 @@ pub struct Resolver {
     /// More arguments for `ssh -G`, such as `-o` and an option. They apply to the host itself and
     /// not to its jump hosts.
     pub arguments: Vec<String>,
-    /// What ssh_config said when it was last read.
-    pub read: ReadOnce,
+    /// What was read from ssh_config and asked of ssh, for all names.
+    pub cache: SshCache,
 }
 
 /// What a [`Resolver`] reads once for many names.
 #[derive(Clone, Debug, Default)]
-pub struct ReadOnce {
+pub struct SshCache {
     config: Arc<LastSshConfig>,
     defaults: PrintedDefaults,
     /// Those with BatchMode.
@@ -58,7 +58,7 @@ pub struct ReadOnce {
 struct PrintedDefaults(Arc<OnceCell<Option<SshDefaults>>>);
 
 impl PrintedDefaults {
-    /// The values, which ssh is asked for once. `None` if it can't be asked.
+    /// Asks ssh for them, once. `None` if that has failed.
     async fn printed(&self, arguments: &[&str]) -> Option<&SshDefaults> {
         let asked = self.0.get_or_init(async || {
             let words = [&["-F", "none"], arguments, &["-G", "any"]].concat();
@@ -75,7 +75,7 @@ impl PrintedDefaults {
 
 impl Resolver {
     /// The options of `destination`, read without the help of ssh.
-    async fn read_ourselves(
+    async fn read_without_ssh(
         &self,
         destination: &Destination,
         defaults: SshDefaults,
@@ -86,7 +86,7 @@ impl Resolver {
 
     async fn read_config(&self) -> Result<Arc<SshConfig>, ConfigError> {
         let file = self.ssh_config.clone();
-        let last = Arc::clone(&self.read.config);
+        let last = Arc::clone(&self.cache.config);
         let path = file.clone().unwrap_or_else(|| "ssh_config".into());
         let unreadable = |file: PathBuf, source| ConfigError::Unreadable { file, source };
         off_runtime(&path, move || last.read(file.as_deref()))
@@ -96,8 +96,8 @@ impl Resolver {
     }
 
     /// The options of `destination` as `ssh -G` would print them. `None` if only ssh can say what they are.
-    async fn read_as_ssh_does(&self, destination: &Destination) -> Option<Vec<(String, String)>> {
-        let defaults = self.read.defaults.printed(&[]).await?;
+    async fn read_if_understood(&self, destination: &Destination) -> Option<Vec<(String, String)>> {
+        let defaults = self.cache.defaults.printed(&[]).await?;
         let is_complete = self.ssh_config.is_some()
             // Another build of ssh may have its system's file elsewhere.
             || (Path::new(SYSTEM_FILE).exists()
@@ -114,18 +114,22 @@ impl Resolver {
         if options.is("batchmode") {
             // Debian's ssh has another default for ServerAliveInterval then.
             let of_batch = ["-o", "BatchMode=yes"];
-            options = resolve(self.read.batch_defaults.printed(&of_batch).await?)?;
+            options = resolve(self.cache.batch_defaults.printed(&of_batch).await?)?;
         }
         // Newer releases of ssh expand it.
         let is_plain = !options.get("user")?.contains(['%', '$']);
         let mut jumps = options.jumps().into_iter().flat_map(|jumps| jumps.split(','));
-        let are_jumps =
-            jumps.all(|jump| jump != destination.host && Destination::parse(jump).is_ok());
+        // ssh refuses, or leaves out, a host that is its own jump host.
+        let is_another = |jump: &str| {
+            Destination::parse(jump)
+                .is_ok_and(|jump| !jump.host.eq_ignore_ascii_case(&destination.host))
+        };
+        let are_jumps = jumps.all(is_another);
         (is_plain && are_jumps).then_some(options.0)
     }
 
     /// Resolves `name`, by reading ssh_config. If only ssh can say what the files mean for the name, runs
-    /// `ssh -G`, for at most 10 s. Without an ssh program, and for a user without a name, that is refused.
+    /// `ssh -G`, for at most 10 s. Without an ssh program, or for a user id without a name, that is an error.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
         let settings = self.settings_of(name).without_overridden(&self.arguments);
@@ -236,7 +240,7 @@ impl Resolver {
     ) -> Result<Vec<(String, String)>, ConfigError> {
         // Arguments are options of ssh, which only ssh parses.
         if arguments.is_empty()
-            && let Some(options) = self.read_as_ssh_does(destination).await
+            && let Some(options) = self.read_if_understood(destination).await
         {
             return Ok(options);
         }
@@ -262,7 +266,7 @@ impl Resolver {
             !output.status.success() && output.stderr.trim_ascii().starts_with(NAMELESS)
         });
         if (is_missing || is_nameless) && arguments.is_empty() {
-            return self.read_ourselves(destination, SshDefaults::without_ssh()).await;
+            return self.read_without_ssh(destination, SshDefaults::without_ssh()).await;
         }
         if is_nameless {
             return Err(ConfigError::Nameless(nix::unistd::getuid().as_raw()));
@@ -318,7 +322,7 @@ mod tests {
     use super::*;
 
     /// Lines of ssh_config, right and wrong, common and rare.
-    const LINES: [&str; 47] = [
+    const LINES: [&str; 57] = [
         "Host web1",
         "Host web1 db1",
         "Host web*",
@@ -346,6 +350,16 @@ mod tests {
         "IdentityFile /keys/a",
         "IdentityFile \"/keys/with space\"",
         "IdentityFile 'x y'",
+        "Host 'web1'",
+        "Host web\"1\"",
+        "User \"deploy",
+        "Port == 22",
+        "ProxyCommand",
+        "ProxyCommand echo don't",
+        "Host web1\u{a0}db1",
+        "Include ~nobody/x",
+        "Include",
+        "Compression",
         "IdentitiesOnly yes",
         "IdentitiesOnly maybe",
         "BatchMode true",
@@ -393,7 +407,7 @@ mod tests {
             let destination = Destination::parse(host).unwrap();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let (ours, theirs) = runtime.block_on(async {
-                (resolver.read_as_ssh_does(&destination).await, asked(&file, host).await)
+                (resolver.read_if_understood(&destination).await, asked(&file, host).await)
             });
             // What is not understood is left to ssh.
             if let Some(ours) = ours {
@@ -416,7 +430,7 @@ mod tests {
         };
         let is_read = async |host: &str| {
             let destination = Destination::parse(host).unwrap();
-            resolver.read_as_ssh_does(&destination).await.is_some()
+            resolver.read_if_understood(&destination).await.is_some()
         };
         assert!(is_read("web1").await && is_read("elsewhere").await);
         assert!(

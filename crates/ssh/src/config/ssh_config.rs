@@ -20,14 +20,21 @@ pub(super) struct SshConfig {
     by_name: HashMap<String, Vec<Range<usize>>>,
     /// All other items. Each of them may concern any host.
     for_all: Vec<Range<usize>>,
-    /// Whether ssh takes every line, and what it makes of them is known without running it, but for options
-    /// that are refused where they apply.
+    /// Whether it is known, without running ssh, that ssh accepts every line and what the lines mean. Options
+    /// that are left to ssh are refused only for hosts to which they apply.
     pub(super) is_understood: bool,
 }
 
-/// The configuration that was read last, of one file or of the user and the system.
+/// The configuration that was read last.
 #[derive(Debug, Default)]
-pub(super) struct LastSshConfig(Mutex<Option<(Option<PathBuf>, Arc<SshConfig>)>>);
+pub(super) struct LastSshConfig(Mutex<Option<ReadConfig>>);
+
+#[derive(Debug)]
+struct ReadConfig {
+    /// The file that was named, if not those of the user and the system.
+    file: Option<PathBuf>,
+    config: Arc<SshConfig>,
+}
 
 impl LastSshConfig {
     /// The configuration in `file`, or without it that of the user and the system. It is read again only if a
@@ -35,14 +42,17 @@ impl LastSshConfig {
     pub(super) fn read(&self, file: Option<&Path>) -> Result<Arc<SshConfig>, Unreadable> {
         // Locked while a file is read, so that one thread reads it for all that want it.
         let mut last = lock(&self.0);
-        if let Some((of, config)) = &*last
-            && of.as_deref() == file
-            && config.text.is_current()
+        if let Some(read) = &*last
+            && read.file.as_deref() == file
+            && read.config.text.is_current()
         {
-            return Ok(Arc::clone(config));
+            return Ok(Arc::clone(&read.config));
         }
         let config = Arc::new(SshConfig::new(ConfigText::read(file)?));
-        *last = Some((file.map(Path::to_owned), Arc::clone(&config)));
+        *last = Some(ReadConfig {
+            file: file.map(Path::to_owned),
+            config: Arc::clone(&config),
+        });
         Ok(config)
     }
 }
@@ -69,7 +79,7 @@ impl SshConfig {
             Item::Begin | Item::End => true,
         });
         Self {
-            is_understood: is_understood && !text.has_unsafe_file,
+            is_understood: is_understood && !text.is_doubtful,
             aliases: Arc::new(aliases_in(&text.items)),
             text,
             by_name,
@@ -98,7 +108,8 @@ fn block_length(items: &[Item]) -> usize {
     next.map_or(items.len(), |options| options + 1)
 }
 
-/// The names of a block that can be left out for all other hosts. `next` is the item after it.
+/// The names of a `Host` block that concerns no other host. `None` if it may concern any. `next` is the item
+/// after the block.
 fn plain_names<'a>(block: &'a [Item], next: Option<&Item>) -> Option<&'a [String]> {
     // The lines of an included file apply where the block does that includes it.
     if matches!(next, Some(Item::Begin)) {

@@ -13,6 +13,8 @@ pub(super) enum OptionKind {
     Flag,
     /// Like `Text`: a value of StrictHostKeyChecking.
     HostKeyChecking,
+    /// Like `Text`: a list of destinations.
+    Jumps,
     /// The rest of the line, unchanged.
     Command,
     /// Several values on one line.
@@ -84,7 +86,7 @@ const OPTIONS: [(&str, OptionKind); 89] = [
     ("port", OptionKind::Port),
     ("preferredauthentications", OptionKind::Ignored),
     ("proxycommand", OptionKind::Command),
-    ("proxyjump", OptionKind::Text),
+    ("proxyjump", OptionKind::Jumps),
     ("proxyusefdpass", OptionKind::Ignored),
     ("pubkeyacceptedalgorithms", OptionKind::Ignored),
     ("pubkeyacceptedkeytypes", OptionKind::Ignored),
@@ -116,7 +118,7 @@ const OPTIONS: [(&str, OptionKind); 89] = [
     ("visualhostkey", OptionKind::Ignored),
 ];
 
-/// Options of ssh_config(5) that only ssh is asked about, where they apply. IgnoreUnknown is in neither table:
+/// Options of ssh_config(5) that sshjobs does not interpret: for a host to which one applies, ssh is asked. IgnoreUnknown is in neither table:
 /// it lets any word be an option.
 pub(super) const LEFT_TO_SSH: [&str; 10] = [
     "canonicaldomains",

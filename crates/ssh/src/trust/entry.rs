@@ -55,8 +55,8 @@ pub(super) enum HostNames {
     },
 }
 
-/// The lines in the text of `file`. Skips those whose marker or hosts can't be parsed, with a warning if a line
-/// was to revoke a key and can't be read.
+/// The lines in the text of `file`. Skips those whose marker or hosts can't be parsed. Warns about a `@revoked`
+/// line that can't be read, because it revokes nothing.
 pub(super) fn undecoded_lines(file: &Path, text: &str) -> impl Iterator<Item = UndecodedLine> {
     let mut start = 0;
     text.split_inclusive('\n').enumerate().filter_map(move |(index, line)| {

@@ -3,8 +3,8 @@
 /// Passes the table of verbs to a macro, which gets
 /// `name: Request => Reply, ROLE, REPEAT, "summary";` for each of them.
 ///
-/// `ROLE` is a variant of [`Role`](sshjobs_core::jobs::Role): the least one of a caller; some arguments
-/// need more. `REPEAT` is a variant of [`Repeat`](crate::Repeat).
+/// `ROLE` is a variant of [`Role`](sshjobs_core::jobs::Role): the lowest one that may call it; some arguments
+/// need a higher one. `REPEAT` is a variant of [`Repeat`](crate::Repeat).
 #[macro_export]
 macro_rules! for_each_verb {
     ($rows:ident) => {

@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::connect_ahead::{ConnectAhead, MemberConnection};
+use super::connect_ahead::{ConnectAhead, MemberConnection, SLOW_AFTER};
 use super::controls::FleetControls;
 use crate::hosts::Asking;
 use crate::runner::foreign::lookup;
@@ -35,6 +35,8 @@ use sshjobs_output::{
 const QUEUE: usize = 64;
 /// Time limit for one host to start its member.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Time for which a failed attempt to connect counts as the member's own.
+const FAILURE_COUNTS_FOR: Duration = Duration::from_secs(30);
 /// Pause before a member is started again that found no room under the limits on jobs.
 const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum lines read from a member at once.
@@ -131,11 +133,11 @@ fn roll_out(
     .boxed()
 }
 
-/// Whether the hosts of a fleet are connected to before their turn, so that one that answers late is overtaken:
-/// all of the fleet is new, and no member waits for the end of another.
+/// Whether to connect to hosts before their turn, so that one that answers late is overtaken. Only in a new fleet
+/// whose members need not start in order.
 fn connects_ahead(shared: &RunnerState, plan: &FleetPlan, fleet: &Fleet) -> bool {
     let storing = shared.storing.as_ref();
-    // In a cluster, another replica may hold the host.
+    // In a cluster, the host may have to be asked for from another replica first.
     let is_alone = storing.is_none_or(|storing| storing.store.peers().is_none());
     let is_new = |member: &Member| member.progress == MemberProgress::Waiting;
     let is_in_order = plan.max_parallel == 1 || plan.canary > 0 || plan.stop_after.is_some();
@@ -158,7 +160,7 @@ struct FleetTask {
     /// Makes the connections before their turn, if the fleet allows it.
     connect_ahead: Option<ConnectAhead>,
     /// The connections of members that wait for their turn.
-    connections: HashMap<usize, MemberConnection>,
+    connections: HashMap<usize, (Instant, MemberConnection)>,
     tasks: JoinSet<FleetStep>,
     lacks_secrets: bool,
 }
@@ -174,14 +176,23 @@ impl FleetTask {
             }
             // Both tokens below stay cancelled, so after a stop they would make the loop spin.
             let may_start = !self.rollout.is_stopped();
+            if !may_start {
+                // Its connections are no longer needed.
+                self.connect_ahead = None;
+                self.connections.clear();
+            }
+            let mut connects_to_more = false;
             if let Some(connect_ahead) = &mut self.connect_ahead {
-                connect_ahead.go_on(self.connections.len());
+                connect_ahead.start_more(self.connections.len());
+                connects_to_more = connect_ahead.has_more();
             }
             tokio::select! {
-                Some(connected) = next_connected(&mut self.connect_ahead), if may_start => {
+                // An attempt may have become slow, and others have begun.
+                () = sleep(SLOW_AFTER), if connects_to_more => {}
+                Some(connected) = next_connected(&mut self.connect_ahead) => {
                     match connected {
                         Ok((index, connection)) => {
-                            self.connections.insert(index, connection);
+                            self.connections.insert(index, (Instant::now(), connection));
                             self.rollout.arrive(index);
                         }
                         Err(error) => {
@@ -227,10 +238,17 @@ impl FleetTask {
                 events: self.events.clone(),
                 printed: self.printed.get(index).cloned().unwrap_or_default(),
                 lacks_secrets: self.lacks_secrets,
-                connection: self.connections.remove(&index),
+                connection: self.connection_of(index),
             };
             self.tasks.spawn(async move { FleetStep::Ended(index, task.run().await) });
         }
+    }
+
+    /// The connection that was made for a member. An attempt that failed long before its turn does not count.
+    fn connection_of(&mut self, index: usize) -> Option<MemberConnection> {
+        let (made_at, connection) = self.connections.remove(&index)?;
+        let is_recent = made_at.elapsed() < FAILURE_COUNTS_FOR;
+        Some(connection).filter(|connection| connection.is_ok() || is_recent)
     }
 
     /// Whether the fleet's log has every line of a member. A process may have been killed after it
@@ -264,7 +282,7 @@ impl FleetTask {
 async fn next_connected(
     connect_ahead: &mut Option<ConnectAhead>,
 ) -> Option<Result<(usize, MemberConnection), JoinError>> {
-    connect_ahead.as_mut()?.connected().await
+    connect_ahead.as_mut()?.next_result().await
 }
 
 /// Number of members that failed.
@@ -370,7 +388,7 @@ impl MemberTask {
                 if self.job.spec.durable
                     && let Some(storing) = &self.shared.storing
                 {
-                    // A process that resumes the fleet must know that it has started.
+                    // A process that resumes the fleet should know soon that it has started.
                     storing.touch(&self.job.id);
                 }
                 let outcome = self.pass_on(&member).await;

@@ -59,7 +59,7 @@ pub(super) fn reserve(
             order: Box::new(order),
         });
     }
-    registry.check_room(&order.spec.host, &shared.limits)?;
+    registry.check_room(&order.spec, &shared.limits)?;
 
     let ring = ring_limits(shared, &order.spec);
     let job = Arc::new(Job::with_id(order.id, order.caller, order.spec, ring));

@@ -15,7 +15,7 @@ use super::lookup::{Lookup, Tombstone};
 use super::order::Key;
 use super::stdin::JobStdin;
 use crate::hosts::Link;
-use sshjobs_job::{Caller, Job, JobId, MachineId, Scope};
+use sshjobs_job::{Caller, Job, JobId, JobSpec, MachineId, Scope};
 
 /// Every job the runner knows: running, finished and kept, or only a tombstone.
 #[derive(Default)]
@@ -26,7 +26,7 @@ pub(crate) struct Registry {
     finished: VecDeque<JobId>,
     /// Number of unfinished jobs by host.
     running_on: HashMap<String, usize>,
-    /// Number of unfinished fleets. Their members count under the limits, and they do not.
+    /// Number of unfinished fleets. They have a limit of their own, because their members count as jobs.
     running_fleets: usize,
     pub(crate) graves: HashMap<JobId, Grave>,
     grave_order: VecDeque<JobId>,
@@ -125,7 +125,18 @@ impl Registry {
         }
     }
 
-    pub(crate) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {
+    pub(crate) fn check_room(&self, spec: &JobSpec, limits: &Limits) -> Result<(), SpawnError> {
+        if spec.fleet.is_some() {
+            return if self.running_fleets < limits.max_jobs {
+                Ok(())
+            } else {
+                Err(SpawnError::Capacity {
+                    running: self.running_fleets,
+                    place: "on many hosts".to_owned(),
+                })
+            };
+        }
+        let host = &spec.host;
         let running = self.jobs.len() - self.finished.len() - self.running_fleets;
         if running >= limits.max_jobs {
             return Err(SpawnError::Capacity {

@@ -5,7 +5,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::runner::state::StartOrder;
-use sshjobs_job::{Caller, Controls, Draft, FarEndError, JobSpec, Outcome, Signal};
+use sshjobs_job::{Caller, Controls, Draft, FarEndError, FleetPlan, JobSpec, Outcome, Signal};
 use sshjobs_output::{RingLimits, TerminalSize};
 
 fn spec(command: &str) -> JobSpec {
@@ -130,6 +130,32 @@ async fn a_forgotten_job_keeps_its_key_for_a_day() {
     ));
 }
 
+fn on(host: &str) -> JobSpec {
+    Draft::new(host, "true").try_into().unwrap()
+}
+
+#[tokio::test]
+async fn a_fleet_takes_the_room_of_no_job_and_fleets_have_a_limit_of_their_own() {
+    let mut registry = Registry::default();
+    let limits = Limits {
+        max_jobs: 1,
+        ..Limits::default()
+    };
+    let mut fleet = Draft::new("web[1-2]", "true");
+    fleet.fleet = Some(FleetPlan::new(vec!["web1".to_owned(), "web2".to_owned()]));
+    let fleet: JobSpec = fleet.try_into().unwrap();
+    let ring = RingLimits::default();
+    let first = Arc::new(Job::new(Caller::new("me"), fleet.clone(), ring));
+    registry.insert(Arc::clone(&first), None);
+
+    assert!(registry.check_room(&on("web1"), &limits).is_ok());
+    assert!(registry.check_room(&fleet, &limits).is_err());
+    end(&mut registry, &first);
+    insert(&mut registry, order("me", "1", "1"));
+    assert!(registry.check_room(&fleet, &limits).is_ok());
+    assert!(registry.check_room(&on("web1"), &limits).is_err());
+}
+
 #[tokio::test]
 async fn running_jobs_are_limited_and_finished_jobs_do_not_count() {
     let mut registry = Registry::default();
@@ -140,17 +166,17 @@ async fn running_jobs_are_limited_and_finished_jobs_do_not_count() {
     };
     let one = insert(&mut registry, order("me", "1", "1"));
     insert(&mut registry, order("me", "2", "2"));
-    let full = registry.check_room("web1", &limits);
+    let full = registry.check_room(&on("web1"), &limits);
     assert!(matches!(full, Err(SpawnError::Capacity { running: 2, place }) if place == "on web1"));
-    assert!(registry.check_room("web2", &limits).is_ok());
+    assert!(registry.check_room(&on("web2"), &limits).is_ok());
     end(&mut registry, &one);
-    assert!(registry.check_room("web1", &limits).is_ok());
+    assert!(registry.check_room(&on("web1"), &limits).is_ok());
     let all = Limits {
         max_jobs: 1,
         ..limits
     };
     assert!(matches!(
-        registry.check_room("web2", &all),
+        registry.check_room(&on("web2"), &all),
         Err(SpawnError::Capacity { running: 1, .. })
     ));
 }
