@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::{Algorithm, PrivateKey};
@@ -24,7 +25,7 @@ use tokio::net::TcpListener;
 pub(crate) const RIG: &str = "play-many-hosts";
 
 const PORT: u16 = 2222;
-/// A process may have 20,000 files, and a core should not wait for the other.
+/// Two, because one process may open only 20,000 files, and to use two cores.
 const PROCESSES: usize = 2;
 const UPTIME: &str = " 12:00:00 up 10 days,  1:00,  0 users,  load average: 0.00, 0.00, 0.00\n";
 
@@ -35,7 +36,7 @@ pub(crate) struct ManyHosts {
 }
 
 impl ManyHosts {
-    /// Starts `hosts` hosts, of which the last `silent` never answer.
+    /// Starts `hosts` hosts. `silent` of them, spread evenly, never answer.
     pub(crate) fn start(hosts: usize, silent: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
         write_files(directory.path(), hosts);
@@ -56,6 +57,8 @@ impl ManyHosts {
                 child
             })
             .collect();
+        // Files that were changed just now are read again for each host.
+        std::thread::sleep(Duration::from_secs(2));
         Self {
             directory,
             processes,
@@ -129,7 +132,7 @@ pub(crate) fn play(arguments: &[String]) {
     let config = Arc::new(server::Config {
         keys: vec![PrivateKey::from_openssh(key).unwrap()],
         methods: MethodSet::from(&[MethodKind::PublicKey][..]),
-        auth_rejection_time_initial: Some(std::time::Duration::ZERO),
+        auth_rejection_time_initial: Some(Duration::ZERO),
         nodelay: true,
         ..server::Config::default()
     });
@@ -137,11 +140,11 @@ pub(crate) fn play(arguments: &[String]) {
     runtime.block_on(async {
         for host in (process..hosts).step_by(PROCESSES) {
             let listener = TcpListener::bind((address(host), PORT)).await.unwrap();
-            if host < hosts - silent {
-                tokio::spawn(accept(listener, host, Arc::clone(&config)));
-            } else {
+            if silent > 0 && host % (hosts / silent) == 0 {
                 // Connections wait in its queue.
                 std::mem::forget(listener);
+            } else {
+                tokio::spawn(accept(listener, host, Arc::clone(&config)));
             }
         }
         println!("ready");

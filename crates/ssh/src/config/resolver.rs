@@ -437,5 +437,11 @@ mod tests {
             !is_read("other").await,
             "only ssh can say what applies there"
         );
+        let missing = Resolver {
+            ssh_config: Some(directory.path().join("missing")),
+            ..Resolver::default()
+        };
+        let destination = Destination::parse("web1").unwrap();
+        assert!(missing.read_if_understood(&destination).await.is_none());
     }
 }

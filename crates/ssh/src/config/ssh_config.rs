@@ -195,4 +195,17 @@ mod tests {
         std::fs::write(included, "Host web2\n").unwrap();
         assert_eq!(names(), ["web1", "web2"]);
     }
+
+    #[test]
+    fn a_hidden_file_is_included_only_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        std::fs::write(directory.path().join(".hidden.conf"), "Host hidden\n").unwrap();
+        let shown = directory.path().display();
+        for (pattern, expected) in [("*.conf", 0), (".hidden*", 1)] {
+            std::fs::write(&file, format!("Include {shown}/{pattern}\n")).unwrap();
+            let text = ConfigText::read(Some(&file)).unwrap();
+            assert_eq!(aliases_in(&text.items).len(), expected, "{pattern}");
+        }
+    }
 }
