@@ -131,10 +131,14 @@ impl ConfigText {
             let Some((keyword, arguments)) = keyword_and_arguments(text) else { continue };
             // A deeper one stays a line, so that `fallback` can refuse it.
             if keyword == "include" && depth < MAX_DEPTH {
+                // Of hidden files, only one that is named as a whole is found below.
+                let is_hidden =
+                    |part: &str| part.starts_with('.') && part.contains(['*', '?', '[']);
                 let is_usual = |pattern: &String| {
                     !pattern.contains(['$', '%'])
                         && !pattern.contains("**")
                         && (!pattern.starts_with('~') || pattern.starts_with("~/"))
+                        && !pattern.split('/').any(is_hidden)
                         && Pattern::new(pattern).is_ok()
                 };
                 self.is_doubtful |= has_unusual_words(text)

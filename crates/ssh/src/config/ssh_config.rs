@@ -202,10 +202,13 @@ mod tests {
         let file = directory.path().join("config");
         std::fs::write(directory.path().join(".hidden.conf"), "Host hidden\n").unwrap();
         let shown = directory.path().display();
-        for (pattern, expected) in [("*.conf", 0), (".hidden*", 1)] {
+        let read = |pattern: &str| {
             std::fs::write(&file, format!("Include {shown}/{pattern}\n")).unwrap();
-            let text = ConfigText::read(Some(&file)).unwrap();
-            assert_eq!(aliases_in(&text.items).len(), expected, "{pattern}");
-        }
+            let config = SshConfig::new(ConfigText::read(Some(&file)).unwrap());
+            (config.aliases.len(), config.is_understood)
+        };
+        assert_eq!(read("*.conf"), (0, true));
+        assert_eq!(read(".hidden.conf"), (1, true));
+        assert!(!read(".hidden*").1, "it is left to ssh");
     }
 }
