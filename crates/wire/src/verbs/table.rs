@@ -4,7 +4,7 @@
 /// `name: Request => Reply, ROLE, REPEAT, "summary";` for each of them.
 ///
 /// `ROLE` is a variant of [`Role`](sshjobs_core::jobs::Role): the lowest one that may call it; some arguments
-/// need a higher one. `REPEAT` is a variant of [`Repeat`](crate::Repeat).
+/// need a higher one. `REPEAT` is a variant of [`Repeat`].
 #[macro_export]
 macro_rules! for_each_verb {
     ($rows:ident) => {
