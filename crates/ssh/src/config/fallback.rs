@@ -2,6 +2,7 @@
 //! misunderstanding a line could mean connecting to another host, or trusting more than ssh would.
 
 use std::collections::HashSet;
+use std::net::Ipv4Addr;
 use std::num::NonZeroU16;
 
 use super::ConfigError;
@@ -43,7 +44,7 @@ pub(super) fn resolve<'a>(
             }
             Item::End => drop(applies.pop()),
             Item::Line(line) => match line.keyword.as_str() {
-                "host" if line.is_split_in_another_way() => {
+                "host" if line.text.contains(['\'', '\\']) => {
                     return Err(not_understood(line, "a quoted name"));
                 }
                 "host" => *here = including && matches_list(&line.arguments, &destination.host),
@@ -70,30 +71,29 @@ fn not_understood(line: &ConfigLine, what: &str) -> ConfigError {
 
 /// The value of an option. `None` if it is not understood.
 fn value(kind: OptionKind, line: &ConfigLine) -> Option<String> {
-    if kind != OptionKind::Command && line.is_split_in_another_way() {
+    if kind != OptionKind::Command && line.text.contains(['\'', '\\']) {
+        // ssh interprets these itself.
         return None;
     }
+    let flags = ["yes", "no", "true", "false"];
     match (kind, line.arguments.as_slice()) {
         (OptionKind::Command, [_, ..]) => Some(line.rest().to_owned()),
         (OptionKind::List, [_, ..]) => Some(line.arguments.join(" ")),
         (OptionKind::Number, [number]) => Some(number.parse::<u32>().ok()?.to_string()),
         (OptionKind::Port, [port]) => Some(port.parse::<NonZeroU16>().ok()?.to_string()),
-        (OptionKind::Jumps, [jumps]) => {
-            let are_known = jumps.split(',').all(|jump| Destination::parse(jump).is_ok());
-            are_known.then(|| jumps.clone())
+        (OptionKind::Flag, [word]) => one_of(&flags, word),
+        (OptionKind::HostKeyChecking, [word]) => {
+            one_of(&[&flags[..], &["ask", "off", "accept-new"]].concat(), word)
         }
-        (OptionKind::Flag, [word]) => one_of(&["yes", "no", "true", "false"], word),
-        (OptionKind::HostKeyChecking, [word]) => one_of(
-            &["yes", "no", "true", "false", "ask", "off", "accept-new"],
-            word,
-        ),
-        (OptionKind::Text | OptionKind::Repeated, [value]) => Some(value.clone()),
+        (OptionKind::Text | OptionKind::Jumps | OptionKind::Repeated, [value]) => {
+            Some(value.clone())
+        }
         _ => None,
     }
 }
 
 fn one_of(known: &[&str], word: &str) -> Option<String> {
-    let word = word.to_lowercase();
+    let word = word.to_ascii_lowercase();
     known.contains(&word.as_str()).then_some(word)
 }
 
@@ -106,21 +106,77 @@ fn other_route(key: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether ssh is known to accept a line, also in a block that does not apply.
+/// Whether every release of ssh is known to accept a line, also in a block that does not apply, and to make the
+/// same of it. Values of options that are ignored are not looked at. The line is plain text.
 pub(super) fn is_understood(line: &ConfigLine) -> bool {
-    if line.is_split_in_another_way() {
-        return false;
-    }
+    // Some releases take it for a gap.
+    let has_sign = line.text.contains('=');
     match (line.keyword.as_str(), line.arguments.as_slice()) {
         (_, []) => false,
-        ("host", _) => true,
-        ("match", arguments) => arguments == ["all"],
-        (keyword, _) => match kind_of(keyword) {
+        ("host", _) => !has_sign,
+        ("match", arguments) => arguments == ["all"] && !has_sign,
+        (keyword, arguments) => match kind_of(keyword) {
             Some(OptionKind::Ignored) => true,
-            Some(kind) => value(kind, line).is_some(),
+            Some(OptionKind::Command) => {
+                is_none_or_plain(line.rest()) && !line.rest().starts_with('=')
+            }
+            Some(kind) => {
+                !has_sign
+                    && value(kind, line).is_some()
+                    && arguments.iter().all(|word| is_plain_value(keyword, kind, word))
+                    && (arguments.len() == 1 || !arguments.iter().any(|word| is_none(word)))
+                    && arguments.len() <= MOST_FILES
+            }
             None => LEFT_TO_SSH.contains(&keyword),
         },
     }
+}
+
+/// Number of files of an option that every release of ssh accepts.
+const MOST_FILES: usize = 8;
+
+fn is_plain_value(keyword: &str, kind: OptionKind, word: &str) -> bool {
+    // Variables are refused in some places, and `~user` is a home directory that is not looked up here.
+    if word.contains('$') || (word.starts_with('~') && !word.starts_with("~/")) {
+        return false;
+    }
+    match (keyword, kind) {
+        ("hostname", _) => !word.replace("%%", "").replace("%h", "").contains('%'),
+        ("hostkeyalias", _) => !is_none(word),
+        ("user", _) => !word.contains('%'),
+        (_, OptionKind::Number) => word.parse::<i32>().is_ok(),
+        (_, OptionKind::Jumps) => word == "none" || word.split(',').all(is_plain_jump),
+        _ => is_none_or_plain(word),
+    }
+}
+
+/// A destination that every release of ssh accepts as a jump host: `[user@]host[:port]`.
+fn is_plain_jump(jump: &str) -> bool {
+    let has_known_letters = jump.chars().all(|c| c.is_ascii_alphanumeric() || "._-@:".contains(c));
+    let has_port_0 = Destination::parse(jump).is_ok_and(|jump| jump.port == Some(0));
+    has_known_letters
+        && !is_none(jump)
+        && jump.matches([':']).count() <= 1
+        && jump.matches(['@']).count() <= 1
+        && Destination::parse(jump).is_ok()
+        && !has_port_0
+}
+
+fn is_none(word: &str) -> bool {
+    word.eq_ignore_ascii_case("none")
+}
+
+/// Releases of ssh differ in whether `None` is `none`.
+fn is_none_or_plain(word: &str) -> bool {
+    word == "none" || !is_none(word)
+}
+
+/// Whether ssh takes a name or an address as it is, and not in another form of it, as of `127.1` or `::0001`.
+pub(super) fn is_plain_hostname(hostname: &str) -> bool {
+    let begins_with_digit = hostname.starts_with(|c: char| c.is_ascii_digit());
+    let is_name = !begins_with_digit && !hostname.contains(':');
+    let is_known = hostname.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    is_known && (is_name || hostname.parse::<Ipv4Addr>().is_ok())
 }
 
 /// The values that ssh uses where ssh_config sets none.
@@ -232,7 +288,7 @@ impl MatchedOptions<'_> {
         let set: HashSet<String> = self.options.iter().map(|(key, _)| key.clone()).collect();
         let unset = defaults.0.iter().filter(|(key, _)| !set.contains(key));
         self.options.extend(unset.cloned());
-        self.add("hostname", hostname.to_lowercase());
+        self.add("hostname", hostname.to_ascii_lowercase());
         Ok(self.options)
     }
 }

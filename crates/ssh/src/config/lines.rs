@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use glob::{MatchOptions, Pattern};
 use nix::unistd::getuid;
 
 use super::expand::home_dir;
 use crate::file_state::FileState;
 use sshjobs_base::bounded_file::read_text_from;
+use sshjobs_base::host_pattern::glob_matches;
 
 /// Deepest nesting of `Include`, as in ssh.
 const MAX_DEPTH: usize = 16;
@@ -63,8 +63,8 @@ pub(super) struct ConfigText {
     is_settled: bool,
     /// The patterns of `Include`, with the files that they matched.
     includes: Vec<(PathBuf, Vec<PathBuf>)>,
-    /// Whether ssh refuses a file, or reads other files: a named file is missing, other users may change a file whose
-    /// rights ssh checks, or an `Include` is unusual.
+    /// Whether ssh may refuse a file, or read it in another way: a named file is missing, other users may change a file
+    /// whose rights ssh checks, or a line or an `Include` is not plain.
     pub(super) is_doubtful: bool,
 }
 
@@ -128,22 +128,12 @@ impl ConfigText {
         self.files.push((file.to_owned(), Some(state)));
         self.items.push(Item::Begin);
         for (index, text) in text.lines().enumerate() {
+            self.is_doubtful |= !is_plain(text);
             let Some((keyword, arguments)) = keyword_and_arguments(text) else { continue };
             // A deeper one stays a line, so that `fallback` can refuse it.
             if keyword == "include" && depth < MAX_DEPTH {
-                // Of hidden files, only one that is named as a whole is found below.
-                let is_hidden =
-                    |part: &str| part.starts_with('.') && part.contains(['*', '?', '[']);
-                let is_usual = |pattern: &String| {
-                    !pattern.contains(['$', '%'])
-                        && !pattern.contains("**")
-                        && (!pattern.starts_with('~') || pattern.starts_with("~/"))
-                        && !pattern.split('/').any(is_hidden)
-                        && Pattern::new(pattern).is_ok()
-                };
-                self.is_doubtful |= has_unusual_words(text)
-                    || arguments.is_empty()
-                    || !arguments.iter().all(is_usual);
+                self.is_doubtful |= arguments.is_empty()
+                    || !arguments.iter().all(|pattern| is_plain_include(pattern));
                 for pattern in arguments {
                     let pattern = include_pattern(&pattern, base);
                     let files = matching_files(&pattern);
@@ -187,53 +177,66 @@ fn include_pattern(pattern: &str, base: &Path) -> PathBuf {
 }
 
 fn matching_files(pattern: &Path) -> Vec<PathBuf> {
-    // As in ssh, `*` matches no hidden file.
-    let options = MatchOptions {
-        require_literal_leading_dot: true,
-        ..MatchOptions::default()
-    };
-    let matches = pattern.to_str().and_then(|pattern| glob::glob_with(pattern, options).ok());
-    matches.into_iter().flatten().filter_map(Result::ok).collect()
+    match (pattern.parent(), pattern.file_name()) {
+        (Some(directory), Some(name)) if !has_wildcard(directory) => {
+            files_in(directory, &name.to_string_lossy())
+        }
+        _ => {
+            let matches = pattern.to_str().and_then(|pattern| glob::glob(pattern).ok());
+            matches.into_iter().flatten().filter_map(Result::ok).collect()
+        }
+    }
+}
+
+fn has_wildcard(path: &Path) -> bool {
+    path.to_string_lossy().contains(['*', '?', '['])
+}
+
+/// The files of a directory whose names match, sorted. As in ssh, a wildcard matches no hidden file.
+fn files_in(directory: &Path, name: &str) -> Vec<PathBuf> {
+    if !has_wildcard(Path::new(name)) {
+        let file = directory.join(name);
+        return if file.exists() {
+            vec![file]
+        } else {
+            Vec::new()
+        };
+    }
+    let entries = directory.read_dir().into_iter().flatten().filter_map(Result::ok);
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut matching: Vec<String> = names
+        .filter(|found| !found.starts_with('.') && glob_matches(name, found))
+        .collect();
+    matching.sort_unstable();
+    matching.into_iter().map(|found| directory.join(found)).collect()
+}
+
+/// Whether a line has only characters of which every release of ssh makes the same words. Comments may have any.
+fn is_plain(line: &str) -> bool {
+    let line = line.trim_matches([' ', '\t']);
+    let is_known = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '#');
+    line.starts_with('#') || line.chars().all(|c| is_known(c) || c == ' ' || c == '\t')
+}
+
+/// Whether ssh is known to find the same files for a pattern of `Include`.
+fn is_plain_include(pattern: &str) -> bool {
+    // ssh takes the home directory from the environment here.
+    let is_absolute =
+        pattern.starts_with('/') || std::env::var_os("HOME").map(PathBuf::from) == home_dir();
+    let (directory, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
+    let is_of_home = !pattern.starts_with('~') || pattern.starts_with("~/");
+    is_absolute
+        && is_of_home
+        && !pattern.contains(['$', '%', '[', '{', '='])
+        && !directory.contains(['*', '?'])
+        && !(name.starts_with('.') && name.contains(['*', '?']))
 }
 
 impl ConfigLine {
-    /// Whether ssh splits the line into words in another way, or refuses it.
-    pub(super) fn is_split_in_another_way(&self) -> bool {
-        has_unusual_words(&self.text)
-    }
-
     /// The rest of the line after the keyword, unchanged.
     pub(super) fn rest(&self) -> &str {
         split_keyword(self.text.trim()).1
     }
-}
-
-/// Whether a line has quotes, escapes or gaps that ssh understands in its own way, or refuses.
-fn has_unusual_words(line: &str) -> bool {
-    let is_gap_or_end = |c: Option<char>| c.is_none_or(is_gap);
-    let mut parts = line.split('"');
-    let first = parts.next().unwrap_or_default();
-    let mut before_quote = first.chars().next_back();
-    let mut has_odd_quote = false;
-    let mut is_inside = false;
-    for part in parts {
-        is_inside = !is_inside;
-        // A quote begins a word, and ends it.
-        has_odd_quote |= if is_inside {
-            !is_gap_or_end(before_quote)
-        } else {
-            !is_gap_or_end(part.chars().next())
-        };
-        before_quote = part.chars().next_back();
-    }
-    let keyword_end = line.trim_start().find(is_gap).unwrap_or(0);
-    let gap = line.trim_start().split_at(keyword_end).1;
-    let signs = gap.chars().take_while(|c| is_gap(*c)).filter(|c| *c == '=').count();
-    has_odd_quote
-        || is_inside
-        || signs > 1
-        || line.contains(['\'', '\\'])
-        || line.chars().any(|c| c.is_whitespace() && !c.is_ascii())
 }
 
 fn split_keyword(line: &str) -> (&str, &str) {

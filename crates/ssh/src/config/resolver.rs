@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::destination::Destination;
 use super::error::MOST_JUMPS;
-use super::fallback::{self, SshDefaults};
+use super::fallback::{self, SshDefaults, is_plain_hostname};
 use super::lines::{SYSTEM_FILE, Unreadable};
 use super::options::SshOptions;
 use super::ssh_config::{LastSshConfig, SshConfig};
@@ -116,8 +116,7 @@ impl Resolver {
             let of_batch = ["-o", "BatchMode=yes"];
             options = resolve(self.cache.batch_defaults.printed(&of_batch).await?)?;
         }
-        // Newer releases of ssh expand it.
-        let is_plain = !options.get("user")?.contains(['%', '$']);
+        let is_plain = destination.host.is_ascii() && is_plain_hostname(options.get("hostname")?);
         let mut jumps = options.jumps().into_iter().flat_map(|jumps| jumps.split(','));
         // ssh refuses, or leaves out, a host that is its own jump host.
         let is_another = |jump: &str| {
@@ -321,8 +320,8 @@ mod tests {
 
     use super::*;
 
-    /// Lines of ssh_config, right and wrong, common and rare.
-    const LINES: [&str; 57] = [
+    /// Lines that are read here.
+    const PLAIN: [&str; 28] = [
         "Host web1",
         "Host web1 db1",
         "Host web*",
@@ -330,24 +329,41 @@ mod tests {
         "Host *",
         "Host web?",
         "Host !web1 *",
-        "Host \"web1\" \"db 1\"",
         "Match all",
-        "Match host web1",
-        "Match exec \"true\"",
         "HostName 10.0.0.1",
         "HostName %h.example.org",
         "HostName WEB.example.org",
-        "HostName %%x",
         "Port 2222",
+        "User deploy",
+        "IdentityFile ~/.ssh/%h_key",
+        "IdentityFile /keys/a",
+        "IdentitiesOnly yes",
+        "BatchMode true",
+        "StrictHostKeyChecking accept-new",
+        "StrictHostKeyChecking OFF",
+        "ProxyJump bastion",
+        "ProxyJump none",
+        "ProxyJump a@b:22,c",
+        "ConnectTimeout 7",
+        "UserKnownHostsFile /k1 /k2",
+        "HostKeyAlgorithms ssh-ed25519",
+        "SendEnv LANG LC_*",
+        "PubkeyAuthentication no",
+        "NumberOfPasswordPrompts 1",
+    ];
+
+    /// Lines that ssh refuses, or understands in its own way.
+    const ODD: [&str; 49] = [
+        "HostName %%x",
+        "Host \"web1\" \"db 1\"",
+        "Match host web1",
+        "Match exec \"true\"",
         "Port=23",
         "Port 0",
         "Port 70000",
         "Port ssh",
-        "User deploy",
         "User = \"deploy\"",
         "User %r",
-        "IdentityFile ~/.ssh/%h_key",
-        "IdentityFile /keys/a",
         "IdentityFile \"/keys/with space\"",
         "IdentityFile 'x y'",
         "Host 'web1'",
@@ -358,28 +374,35 @@ mod tests {
         "ProxyCommand echo don't",
         "Host web1\u{a0}db1",
         "Include ~nobody/x",
+        "Host x=\"web1\"",
+        "Host \"x\"\"web1\"",
+        "Host x\rweb1",
+        "Host x\u{b}web1",
+        "\u{c}",
+        "HostName 127.1",
+        "HostName ::0001",
+        "HostName 0x7f.1",
+        "HostName %n.invalid",
+        "HostName BAN\u{212a}.invalid",
+        "UserKnownHostsFile ~nobody/kh",
+        "UserKnownHostsFile none /p",
+        "IdentityFile ~nobody/key",
+        "ProxyJump NONE",
+        "ProxyJump a:0",
+        "ProxyCommand NONE",
+        "HostKeyAlias none",
+        "HostKeyAlias \"\"",
+        "RefuseConnection no",
+        "ConnectTimeout 2147483648",
         "Include",
         "Compression",
-        "IdentitiesOnly yes",
         "IdentitiesOnly maybe",
-        "BatchMode true",
-        "StrictHostKeyChecking accept-new",
-        "StrictHostKeyChecking OFF",
-        "ProxyJump bastion",
-        "ProxyJump none",
         "ProxyJump web1",
-        "ProxyJump a@b:22,c",
         "ProxyJump b:port",
         "ProxyCommand nc \"%h\" %p",
         "HostKeyAlias alias # why",
-        "ConnectTimeout 7",
         "ConnectTimeout 1m",
-        "UserKnownHostsFile /k1 /k2",
-        "HostKeyAlgorithms ssh-ed25519",
-        "SendEnv LANG LC_*",
         "NoSuchOption yes",
-        "PubkeyAuthentication no",
-        "NumberOfPasswordPrompts 1",
     ];
 
     async fn asked(file: &Path, host: &str) -> Option<Vec<(String, String)>> {
@@ -393,27 +416,68 @@ mod tests {
         format!("{config:#?}")
     }
 
+    /// Compares what a name means here with what it means to ssh. Returns whether it was read here.
+    fn compare(lines: &[&str], host: &str) -> bool {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        std::fs::write(&file, lines.join("\n")).unwrap();
+        let resolver = Resolver {
+            ssh_config: Some(file.clone()),
+            ..Resolver::default()
+        };
+        let destination = Destination::parse(host).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (ours, theirs) = runtime.block_on(async {
+            (
+                resolver.read_if_understood(&destination).await,
+                asked(&file, host).await,
+            )
+        });
+        // What is not understood is left to ssh.
+        let Some(ours) = ours else { return false };
+        let Some(theirs) = theirs else { panic!("ssh refuses {lines:#?}") };
+        assert_eq!(
+            config(ours, &destination),
+            config(theirs, &destination),
+            "{lines:#?}"
+        );
+        true
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn a_name_means_what_it_means_to_ssh(
-            lines in prop::collection::vec(prop::sample::select(&LINES[..]), 1..9),
+            mut lines in prop::collection::vec(prop::sample::select(&PLAIN[..]), 1..9),
+            odd in prop::option::weighted(0.2, prop::sample::select(&ODD[..])),
             host in prop::sample::select(vec!["web1", "db1", "web2.example.org", "x.example.org", "WEB1"]),
         ) {
-            let directory = tempfile::tempdir().unwrap();
-            let file = directory.path().join("config");
-            std::fs::write(&file, lines.join("\n")).unwrap();
-            let resolver = Resolver { ssh_config: Some(file.clone()), ..Resolver::default() };
-            let destination = Destination::parse(host).unwrap();
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let (ours, theirs) = runtime.block_on(async {
-                (resolver.read_if_understood(&destination).await, asked(&file, host).await)
-            });
-            // What is not understood is left to ssh.
-            if let Some(ours) = ours {
-                let Some(theirs) = theirs else { panic!("ssh refuses {lines:#?}") };
-                assert_eq!(config(ours, &destination), config(theirs, &destination), "{lines:#?}");
-            }
+            lines.extend(odd);
+            compare(&lines, host);
+        }
+    }
+
+    #[test]
+    fn each_line_alone_means_what_it_means_to_ssh() {
+        for line in PLAIN {
+            assert!(
+                compare(&[line], "web1") || line.contains("Algorithms"),
+                "{line}"
+            );
+        }
+        for line in ODD {
+            compare(&[line], "web1");
+            compare(&["Host other", line], "web1");
+        }
+        for host in [
+            "127.1",
+            "::0001",
+            "0x7f.1",
+            "2130706433",
+            "10.0.0.1",
+            "BAN\u{212a}",
+        ] {
+            compare(&["Port 23"], host);
         }
     }
 

@@ -45,6 +45,7 @@ impl Resolver {
                     value: value.clone(),
                     source: SettingSource::Settings,
                 }),
+                None if value == "none" && key.starts_with("proxy") => None,
                 // A command line may contain a secret.
                 None if value != usual && *key == "proxycommand" => Some(Setting {
                     key,

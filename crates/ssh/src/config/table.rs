@@ -25,15 +25,14 @@ pub(super) enum OptionKind {
     Ignored,
 }
 
-/// Options understood without an ssh program, in lower case.
-const OPTIONS: [(&str, OptionKind); 89] = [
+/// Options understood without an ssh program, in lower case. Releases of ssh that are still in use know all of them.
+const OPTIONS: [(&str, OptionKind); 83] = [
     ("addkeystoagent", OptionKind::Ignored),
     ("addressfamily", OptionKind::Ignored),
     ("batchmode", OptionKind::Flag),
     ("bindaddress", OptionKind::Ignored),
     ("bindinterface", OptionKind::Ignored),
     ("certificatefile", OptionKind::Repeated),
-    ("channeltimeout", OptionKind::Ignored),
     ("checkhostip", OptionKind::Ignored),
     ("ciphers", OptionKind::Ignored),
     ("clearallforwardings", OptionKind::Ignored),
@@ -44,7 +43,6 @@ const OPTIONS: [(&str, OptionKind); 89] = [
     ("controlpath", OptionKind::Ignored),
     ("controlpersist", OptionKind::Ignored),
     ("dynamicforward", OptionKind::Ignored),
-    ("enableescapecommandline", OptionKind::Ignored),
     ("enablesshkeysign", OptionKind::Ignored),
     ("escapechar", OptionKind::Ignored),
     ("exitonforwardfailure", OptionKind::Ignored),
@@ -74,11 +72,9 @@ const OPTIONS: [(&str, OptionKind); 89] = [
     ("localcommand", OptionKind::Ignored),
     ("localforward", OptionKind::Ignored),
     ("loglevel", OptionKind::Ignored),
-    ("logverbose", OptionKind::Ignored),
     ("macs", OptionKind::Ignored),
     ("nohostauthenticationforlocalhost", OptionKind::Ignored),
     ("numberofpasswordprompts", OptionKind::Number),
-    ("obscurekeystroketiming", OptionKind::Ignored),
     ("passwordauthentication", OptionKind::Flag),
     ("permitlocalcommand", OptionKind::Ignored),
     ("permitremoteopen", OptionKind::Ignored),
@@ -91,7 +87,6 @@ const OPTIONS: [(&str, OptionKind); 89] = [
     ("pubkeyacceptedalgorithms", OptionKind::Ignored),
     ("pubkeyacceptedkeytypes", OptionKind::Ignored),
     ("pubkeyauthentication", OptionKind::Flag),
-    ("refuseconnection", OptionKind::Ignored),
     ("rekeylimit", OptionKind::Ignored),
     ("remotecommand", OptionKind::Command),
     ("remoteforward", OptionKind::Ignored),
@@ -107,7 +102,6 @@ const OPTIONS: [(&str, OptionKind); 89] = [
     ("streamlocalbindunlink", OptionKind::Ignored),
     ("stricthostkeychecking", OptionKind::HostKeyChecking),
     ("syslogfacility", OptionKind::Ignored),
-    ("tag", OptionKind::Ignored),
     ("tcpkeepalive", OptionKind::Ignored),
     ("tunnel", OptionKind::Ignored),
     ("tunneldevice", OptionKind::Ignored),

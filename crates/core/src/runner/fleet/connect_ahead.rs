@@ -19,7 +19,9 @@ const MOST_ATTEMPTS: usize = 1024;
 /// An attempt takes one of this part of the files that the process may open.
 const PART_OF_FILES: u64 = 4;
 /// Time after which an attempt counts as slow.
-pub(super) const SLOW_AFTER: Duration = Duration::from_secs(1);
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// Time after which a host is overtaken by those after it.
+pub(super) const OVERTAKEN_AFTER: Duration = Duration::from_millis(200);
 /// Maximum connected members that wait for their turn, and attempts that are not slow.
 const MOST_AHEAD: usize = 256;
 
@@ -60,6 +62,12 @@ impl ConnectAhead {
     /// Whether there are members that were not connected to.
     pub(super) fn has_more(&self) -> bool {
         self.next < self.members.len()
+    }
+
+    /// Index of the first member that none after it may overtake: its host may still answer in time.
+    pub(super) fn first_in_time(&self) -> Option<usize> {
+        let in_time = self.began.iter().filter(|(_, began)| began.elapsed() < OVERTAKEN_AFTER);
+        in_time.map(|(index, _)| *index).min()
     }
 
     /// Starts more attempts, unless enough are in progress: `connected` members wait for their turn.

@@ -1,7 +1,7 @@
 //! Runs a fleet. Its members are ordinary jobs, and this is the far end of the job that represents
 //! them. It starts the members in the order of the roll-out and merges their lines into one log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use super::connect_ahead::{ConnectAhead, MemberConnection, SLOW_AFTER};
+use super::connect_ahead::{ConnectAhead, MemberConnection, OVERTAKEN_AFTER};
 use super::controls::FleetControls;
 use crate::hosts::Asking;
 use crate::runner::foreign::lookup;
@@ -119,6 +119,7 @@ fn roll_out(
             rollout,
             connect_ahead,
             connections: HashMap::new(),
+            connected: BTreeSet::new(),
             tasks: JoinSet::new(),
             lacks_secrets,
         };
@@ -161,6 +162,8 @@ struct FleetTask {
     connect_ahead: Option<ConnectAhead>,
     /// The connections of members that wait for their turn.
     connections: HashMap<usize, (Instant, MemberConnection)>,
+    /// Members with a connection that wait for those before them.
+    connected: BTreeSet<usize>,
     tasks: JoinSet<FleetStep>,
     lacks_secrets: bool,
 }
@@ -168,6 +171,7 @@ struct FleetTask {
 impl FleetTask {
     async fn run(&mut self, fleet: &Fleet) {
         loop {
+            self.let_connected_arrive();
             self.start_all(fleet);
             if self.rollout.is_over() {
                 // A stopped roll-out begins no further attempt.
@@ -187,13 +191,13 @@ impl FleetTask {
                 connects_to_more = connect_ahead.has_more();
             }
             tokio::select! {
-                // An attempt may have become slow, and others have begun.
-                () = sleep(SLOW_AFTER), if connects_to_more => {}
+                // An attempt may have become slow: others begin, and members after it start.
+                () = sleep(OVERTAKEN_AFTER), if connects_to_more || !self.connected.is_empty() => {}
                 Some(connected) = next_connected(&mut self.connect_ahead) => {
                     match connected {
                         Ok((index, connection)) => {
                             self.connections.insert(index, (Instant::now(), connection));
-                            self.rollout.arrive(index);
+                            self.connected.insert(index);
                         }
                         Err(error) => {
                             // Its member would be held for ever.
@@ -241,6 +245,19 @@ impl FleetTask {
                 connection: self.connection_of(index),
             };
             self.tasks.spawn(async move { FleetStep::Ended(index, task.run().await) });
+        }
+    }
+
+    /// Lets members wait for their turn whose host is connected to, unless the host of one before them may still
+    /// answer in time.
+    fn let_connected_arrive(&mut self) {
+        let Some(connect_ahead) = &self.connect_ahead else { return };
+        let first_in_time = connect_ahead.first_in_time();
+        while let Some(index) = self.connected.first().copied()
+            && first_in_time.is_none_or(|first| index < first)
+        {
+            self.connected.pop_first();
+            self.rollout.arrive(index);
         }
     }
 
