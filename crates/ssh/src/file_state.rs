@@ -20,6 +20,18 @@ pub(crate) struct FileState {
 /// only each second.
 const SETTLING_TIME: Duration = Duration::from_secs(1);
 
+/// Waits until a file counts as settled, a second after its change.
+#[cfg(test)]
+pub(crate) fn wait_until_settled(path: &Path) {
+    for _ in 0..500 {
+        if FileState::at(path).unwrap().is_some_and(|state| state.is_settled()) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{} is not settled after five seconds", path.display());
+}
+
 impl FileState {
     /// The state of the file at a path. `None` for a missing one.
     ///

@@ -127,6 +127,7 @@ fn plain_names<'a>(block: &'a [Item], next: Option<&Item>) -> Option<&'a [String
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_state::wait_until_settled;
 
     fn words_for(text: &str, host: &str) -> Vec<String> {
         let directory = tempfile::tempdir().unwrap();
@@ -194,6 +195,21 @@ mod tests {
         assert_eq!(names(), ["web1"]);
         std::fs::write(included, "Host web2\n").unwrap();
         assert_eq!(names(), ["web1", "web2"]);
+    }
+
+    #[test]
+    fn a_file_that_was_kept_is_read_again_after_a_change_of_the_same_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let last = LastSshConfig::default();
+        std::fs::write(&file, "Host web1\n").unwrap();
+        wait_until_settled(&file);
+        let first = last.read(Some(&file)).unwrap();
+        assert!(Arc::ptr_eq(&first, &last.read(Some(&file)).unwrap()));
+
+        std::fs::write(&file, "Host web2\n").unwrap();
+        let changed = last.read(Some(&file)).unwrap();
+        assert!(changed.aliases.contains_key("web2"));
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl KnownHostsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file_state::wait_until_settled;
 
     const KEY: &str =
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
@@ -131,6 +132,20 @@ mod tests {
 
         assert_eq!(lines(&path, &host), [2, 3, 4, 5, 6]);
         assert_eq!(lines(&path, &HostName::new("web2", 22)), [1, 3, 4]);
+    }
+
+    #[test]
+    fn a_file_that_was_kept_is_read_again_after_a_change_of_the_same_length() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("known_hosts");
+        let host = HostName::new("web1", 22);
+        std::fs::write(&path, format!("web1 {KEY}\n")).unwrap();
+        wait_until_settled(&path);
+        let first = KnownHostsFile::open(&path).unwrap();
+        assert!(Arc::ptr_eq(&first, &KnownHostsFile::open(&path).unwrap()));
+
+        std::fs::write(&path, format!("web2 {KEY}\n")).unwrap();
+        assert_eq!(lines(&path, &host), [0; 0]);
     }
 
     #[test]
