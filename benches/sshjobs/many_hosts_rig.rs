@@ -243,7 +243,7 @@ async fn pass_on(mut shell: tokio::process::Child, channel: ChannelId, handle: H
     handle.close(channel).await.ok();
 }
 
-/// What a shell would print for `uptime`, alone or behind sshjobs' line (crates/job/src/shell/prelude.rs).
+/// The output of a shell for `uptime`, alone or after sshjobs' own line (crates/job/src/shell).
 fn answer(host: usize, command: &str) -> Option<String> {
     if command.trim() == "uptime" {
         return Some(UPTIME.to_owned());

@@ -22,7 +22,7 @@ use sshjobs_output::TerminalSize;
 /// The specification of a job, unchecked. [`JobSpec`] is checked.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// What is kept and shown of it.
+    /// The part that is stored and listed.
     pub facts: JobFacts,
     /// Variables to set. Their values are sent on stdin, never in the command line.
     pub env: BTreeMap<String, SecretString>,
@@ -35,7 +35,7 @@ pub struct Draft {
     pub pace: Pace,
 }
 
-/// The part of a specification that is no secret: it is stored with the job, and listed.
+/// The public part of a specification. It is stored with the job, and listed.
 // Field names and defaults are those of stored records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFacts {

@@ -1,4 +1,4 @@
-//! The MCP server and its tools, one for each verb. Their texts stand in `tools/table.rs`, and the other
+//! The MCP server and its tools, one for each verb. Their texts are in `tools/table.rs`, and the other
 //! requests are handled in `handler.rs`. All work is done by the service.
 
 use std::sync::Arc;

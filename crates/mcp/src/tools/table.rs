@@ -1,4 +1,4 @@
-//! What a model reads of each tool besides its schemas. The parameters are described in `wire/verbs`.
+//! Titles, descriptions and hints of the tools, for models. The parameters are described in `wire/verbs`.
 
 /// A tool's texts and hints.
 pub(crate) struct ToolText {
@@ -8,7 +8,7 @@ pub(crate) struct ToolText {
     pub(crate) description: &'static str,
     /// Arguments that are accepted and not shown, because each costs every model tokens.
     pub(crate) hidden: &'static [&'static str],
-    /// What it changes can't be undone.
+    /// Its changes can't be undone.
     pub(crate) is_destructive: bool,
     /// A second call with the same arguments changes nothing more.
     pub(crate) is_idempotent: bool,

@@ -1,8 +1,8 @@
 //! ssh_config: the settings behind a host's name.
 //!
 //! A [`Resolver`] turns a name into a [`HostConfig`] as `ssh` does. It reads the files itself as long as it
-//! understands all that they say, because a process for each of thousands of names takes minutes. What it
-//! does not understand it leaves to `ssh -G`; without an ssh program it refuses that.
+//! understands all that they say, because a process for each of thousands of names takes minutes. Files
+//! that are not plain it leaves to `ssh -G`. Without an ssh program, it refuses lines that it does not understand.
 
 mod aliases;
 mod destination;

@@ -23,8 +23,8 @@ use super::{Aliases, ConfigError, HostConfig, HostSettings};
 use crate::files::off_runtime;
 
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Processes of ssh that run at the same time. More of them would only wait for a core.
-static TURNS: Semaphore = Semaphore::const_new(8);
+/// Slots for processes of ssh. More of them would only wait for a core.
+static SSH_SLOTS: Semaphore = Semaphore::const_new(8);
 /// What ssh says for a user id without a name, as in containers that run as any user. It then does nothing.
 const NAMELESS: &[u8] = b"No user exists for uid";
 
@@ -40,11 +40,11 @@ pub struct Resolver {
     /// More arguments for `ssh -G`, such as `-o` and an option. They apply to the host itself and
     /// not to its jump hosts.
     pub arguments: Vec<String>,
-    /// What was read from ssh_config and asked of ssh, for all names.
+    /// Answers that hold for all names.
     pub cache: SshCache,
 }
 
-/// What a [`Resolver`] reads once for many names.
+/// The text of ssh_config and the defaults of ssh, which a [`Resolver`] reads once for many names.
 #[derive(Clone, Debug, Default)]
 pub struct SshCache {
     config: Arc<LastSshConfig>,
@@ -58,7 +58,7 @@ pub struct SshCache {
 struct PrintedDefaults(Arc<OnceCell<Option<SshDefaults>>>);
 
 impl PrintedDefaults {
-    /// Asks ssh for them, once. `None` if that has failed.
+    /// Asks ssh for them, once in the life of the resolver. `None` if that has failed.
     async fn printed(&self, arguments: &[&str]) -> Option<&SshDefaults> {
         let asked = self.0.get_or_init(async || {
             let words = [&["-F", "none"], arguments, &["-G", "any"]].concat();
@@ -95,7 +95,7 @@ impl Resolver {
             .map_err(|Unreadable { file, source }| unreadable(file, source))
     }
 
-    /// The options of `destination` as `ssh -G` would print them. `None` if only ssh can say what they are.
+    /// The options of `destination` as `ssh -G` would print them. `None` if `ssh -G` must be asked.
     async fn read_if_understood(&self, destination: &Destination) -> Option<Vec<(String, String)>> {
         let defaults = self.cache.defaults.printed(&[]).await?;
         let is_complete = self.ssh_config.is_some()
@@ -127,8 +127,7 @@ impl Resolver {
         (is_plain && are_jumps).then_some(options.0)
     }
 
-    /// Resolves `name`, by reading ssh_config. If only ssh can say what the files mean for the name, runs
-    /// `ssh -G`, for at most 10 s. Without an ssh program, or for a user id without a name, that is an error.
+    /// Resolves `name`, by reading ssh_config. If the files are not plain, runs `ssh -G`, for at most 10 s. Without an ssh program, or for a user id without a name, that is an error.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
         let settings = self.settings_of(name).without_overridden(&self.arguments);
@@ -296,7 +295,7 @@ impl Resolver {
 /// Runs ssh for its answer to `-G`.
 async fn run_ssh(words: &[OsString]) -> Result<Output, ConfigError> {
     // The time limit is for ssh, not for waiting while others run.
-    let _turn = TURNS.acquire().await.expect("it is never closed");
+    let _turn = SSH_SLOTS.acquire().await.expect("it is never closed");
     let mut ssh = Command::new("ssh");
     ssh.args(words).stdin(Stdio::null()).kill_on_drop(true);
     timeout(RESOLVE_TIMEOUT, ssh.output())

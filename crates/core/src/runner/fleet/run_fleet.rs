@@ -162,7 +162,7 @@ struct FleetTask {
     connect_ahead: Option<ConnectAhead>,
     /// The connections of members that wait for their turn.
     connections: HashMap<usize, (Instant, MemberConnection)>,
-    /// Members with a connection that wait for those before them.
+    /// Connected members that wait for members before them.
     connected: BTreeSet<usize>,
     tasks: JoinSet<FleetStep>,
     lacks_secrets: bool,
@@ -248,8 +248,8 @@ impl FleetTask {
         }
     }
 
-    /// Lets members wait for their turn whose host is connected to, unless the host of one before them may still
-    /// answer in time.
+    /// Hands connected members over to the roll-out, in their order: a member waits while a host before it may
+    /// still answer in time.
     fn let_connected_arrive(&mut self) {
         let Some(connect_ahead) = &self.connect_ahead else { return };
         let first_in_time = connect_ahead.first_in_time();
@@ -295,7 +295,7 @@ impl FleetTask {
     }
 }
 
-/// The next connection that was made ahead. `None` if none is being made.
+/// The next early connection. `None` if no attempt is in progress.
 async fn next_connected(
     connect_ahead: &mut Option<ConnectAhead>,
 ) -> Option<Result<(usize, MemberConnection), JoinError>> {
