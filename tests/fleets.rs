@@ -161,6 +161,16 @@ async fn a_fleet_loses_no_line_of_members_that_print_much_at_once() {
     );
 }
 
+#[tokio::test]
+async fn a_fleet_waits_for_room_under_the_limit_on_jobs() {
+    let sshd = fleet(web(6)).await;
+    std::fs::write(sshd.path("config.toml"), "[limits]\nmax_jobs = 2\n").unwrap();
+    let config = sshd.path("config.toml").display().to_string();
+    let words = ["--config", &config, "run", "-j", "6", "web[1-6]", "--"];
+    let run = sshjobs(&sshd, &[&words[..], &["sleep 0.2; echo done"]].concat());
+    assert_eq!(told(&run).matches("done").count(), 6);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_roll_out_is_bounded_begins_with_canaries_and_stops() {
     let sshd = fleet(web(12)).await;
