@@ -22,6 +22,7 @@ const SETTLING_TIME: Duration = Duration::from_secs(1);
 
 /// Waits until a file counts as settled, a second after its change.
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "its tests have no runtime")]
 pub(crate) fn wait_until_settled(path: &Path) {
     for _ in 0..500 {
         if FileState::at(path).unwrap().is_some_and(|state| state.is_settled()) {
