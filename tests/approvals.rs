@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -910,4 +911,31 @@ async fn an_approver_reads_the_exact_call_in_top_and_agrees() {
         (403, &json!("approval_denied")),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn an_approval_is_given_back_if_its_caller_leaves_before_the_command_is_sent() {
+    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let fixture = Fixture::start().await;
+    let config = fixture.sshd.ssh_config();
+    let others = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("Host prod1\n  Port {port}\n{others}")).unwrap();
+    let request = on_prod("true");
+    let id = asked(&fixture.agent, "run", &request);
+    approve(&fixture.alice, &id);
+
+    let leaving = Caller::new(&fixture.server.url, &fixture.agent.token)
+        .leaving_after(Duration::from_secs(1));
+    leaving.try_call("run", &request).expect_err("the host never answers");
+
+    eventually("the start is recorded as failed", async || {
+        fixture.audited("failed").len() == 1
+    })
+    .await;
+    let state = || answer(fixture.alice.get(&format!("/v1/approvals/{id}"))).1["state"].clone();
+    eventually("the approval can be used again", async || {
+        state() == "approved"
+    })
+    .await;
 }

@@ -182,6 +182,18 @@ pub fn token(sshd: &Sshd, name: &str, options: &[&str]) -> String {
 
 impl Caller {
     pub fn new(url: &str, token: &str) -> Self {
+        Self::with_patience(url, token, Duration::from_secs(120))
+    }
+
+    /// The same, with calls that are broken off after this time.
+    pub fn leaving_after(self, patience: Duration) -> Self {
+        Self {
+            is_impatient: self.is_impatient,
+            ..Self::with_patience(&self.url, &self.token, patience)
+        }
+    }
+
+    fn with_patience(url: &str, token: &str, patience: Duration) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             // Each request may reach another replica.
@@ -190,7 +202,7 @@ impl Caller {
             } else {
                 8
             })
-            .timeout_global(Some(Duration::from_secs(120)));
+            .timeout_global(Some(patience));
         Self {
             url: url.to_owned(),
             token: token.to_owned(),

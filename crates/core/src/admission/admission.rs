@@ -561,7 +561,7 @@ impl<'a> StartCall<'a> {
 /// Records that the starts which were already allowed have failed, and gives them back.
 async fn fail(starts: Starts, verb: Verb, context: &CallContext, refusal: &Refusal) {
     let permit = Permit::<Start>::new(&context.caller, verb, starts);
-    permit.fail(&refusal.to_string(), true).await;
+    permit.fail(&refusal.to_string()).await;
 }
 
 /// Where a verb on a job takes effect: on each of its hosts.

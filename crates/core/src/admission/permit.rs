@@ -246,28 +246,9 @@ impl Permit<Start> {
         self.subject.claims.iter().any(StartClaim::is_approved)
     }
 
-    /// Counts the job that was started, for the limits of the rules, and records it. Its idempotency key
-    /// may have led to an earlier job, which then has the approval.
-    pub(crate) async fn commit(mut self, job: &Arc<Job>) {
-        for claim in std::mem::take(&mut self.subject.claims) {
-            claim.note_job(job);
-            if job.id != self.subject.id {
-                self.subject.judge.note_job_of_approval(&claim, &job.id).await;
-            }
-        }
-    }
-
-    /// Like [`commit`](Self::commit), for the job that the permit names.
-    pub(crate) fn commit_now(mut self, job: &Arc<Job>) {
-        for claim in std::mem::take(&mut self.subject.claims) {
-            claim.note_job(job);
-        }
-    }
-
-    /// Leaves it open whether the job was started: its caller went away meanwhile. An approval stays used,
-    /// because the command may run.
-    pub(crate) fn abandon(mut self) {
-        self.subject.claims.clear();
+    /// Uses the permit: from now on the job may start at any moment.
+    pub(crate) fn begin(self) -> StartUnderWay {
+        StartUnderWay(self)
     }
 
     /// Leave to read the output of the job, if the caller may run it and not only start it.
@@ -276,14 +257,46 @@ impl Permit<Start> {
             .then(|| Permit::new(&self.caller, Verb::Run, self.subject.id.clone()))
     }
 
-    /// Records that the start has failed. If nothing can have run, approvals are given back.
-    pub(crate) async fn fail(mut self, why: &str, has_started_nothing: bool) {
-        for claim in std::mem::take(&mut self.subject.claims) {
-            claim.note_failure(why.to_owned()).await;
-            if has_started_nothing {
-                self.subject.judge.give_back_approval(&claim).await;
+    /// Records that the call has failed before its start began, and gives approvals back.
+    pub(crate) async fn fail(self, why: &str) {
+        self.begin().fail(why, true).await;
+    }
+}
+
+/// A permitted start that is under way. Dropping it leaves open whether the job was started: an approval
+/// stays used, because the command may run.
+#[must_use = "the outcome of a start is recorded"]
+pub(crate) struct StartUnderWay(Permit<Start>);
+
+impl StartUnderWay {
+    /// Counts the job that was started, for the limits of the rules, and records it. Its idempotency key
+    /// may have led to an earlier job, which then has the approval.
+    pub(crate) async fn commit(mut self, job: &Arc<Job>) {
+        let starts = &mut self.0.subject;
+        for claim in std::mem::take(&mut starts.claims) {
+            claim.note_job(job);
+            if job.id != starts.id {
+                starts.judge.note_job_of_approval(&claim, &job.id).await;
             }
         }
+    }
+
+    /// Records that the start has failed. If nothing can have run, approvals are given back.
+    pub(crate) async fn fail(mut self, why: &str, has_started_nothing: bool) {
+        let starts = &mut self.0.subject;
+        for claim in std::mem::take(&mut starts.claims) {
+            claim.note_failure(why.to_owned()).await;
+            if has_started_nothing {
+                starts.judge.give_back_approval(&claim).await;
+            }
+        }
+    }
+}
+
+impl Drop for StartUnderWay {
+    fn drop(&mut self) {
+        // Without claims, `Starts` gives no approval back.
+        self.0.subject.claims.clear();
     }
 }
 

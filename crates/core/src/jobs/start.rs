@@ -178,7 +178,7 @@ impl Start {
         let spec = match with_secrets {
             Ok(spec) => spec,
             Err(error) => {
-                permit.fail(&error.to_string(), true).await;
+                permit.fail(&error.to_string()).await;
                 return Err(error);
             }
         };

@@ -25,7 +25,7 @@ use crate::runner::seen_job::{Permitted, SeenJob};
 use crate::runner::start::{find_started, launch_queued, spawn};
 use crate::runner::state::{
     Followers, ForeignJobs, JobStdin, Limits, Lookup, Observer, QueueRule, Registry, RunnerState,
-    RunnerTasks, Screens, SecretReader, SpawnError, StartOrder, WriteError, chain,
+    RunnerTasks, Screens, SecretReader, SpawnError, StartOrder, WriteError,
 };
 use sshjobs_job::spool;
 use sshjobs_job::{
@@ -159,17 +159,7 @@ impl Runner {
             id: permit.job().clone(),
             ..order
         };
-        let mut permit = CommittedIfStarted {
-            shared: &self.shared,
-            permit: Some(permit),
-        };
-        let spawned = Box::pin(spawn(&self.shared, order, patience)).await;
-        let permit = permit.permit.take().expect("it is taken once");
-        match &spawned {
-            Ok(job) => permit.commit(job).await,
-            Err(error) => permit.fail(&chain(error), error.has_started_nothing()).await,
-        }
-        spawned.map(SeenJob::new)
+        spawn(&self.shared, permit, order, patience).await.map(SeenJob::new)
     }
 
     /// Finds the job with the id of an order whose start is repeated, and starts nothing. Waits until the
@@ -426,25 +416,6 @@ fn start_storing(
 ) -> Result<Arc<Storing>, StoreError> {
     Storing::start(store?, limits.log(), limits.stored())
         .map_err(|error| StoreError::Records(error.to_string()))
-}
-
-/// The permit of a start whose caller may go away. A job that has started by then has it.
-struct CommittedIfStarted<'a> {
-    shared: &'a Arc<RunnerState>,
-    permit: Option<Permit<Start>>,
-}
-
-impl Drop for CommittedIfStarted<'_> {
-    fn drop(&mut self) {
-        let Some(permit) = self.permit.take() else { return };
-        let registry = self.shared.registry();
-        let started = registry.job(permit.job()).filter(|job| !registry.is_starting(&job.id));
-        drop(registry);
-        match started {
-            Some(job) => permit.commit_now(&job),
-            None => permit.abandon(),
-        }
-    }
 }
 
 impl Drop for Runner {

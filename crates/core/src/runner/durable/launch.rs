@@ -58,13 +58,15 @@ pub(crate) async fn start_on_host(
     // Held until the job is followed, so that the follower is not retired meanwhile.
     let follower = follower_of(shared, &host);
     let mut attempts = 0;
+    // An earlier order may have arrived although its answer did not.
+    let mut if_abandoned = SpawnError::Abandoned;
     loop {
         // Read before each attempt, because the session may have ended since the last one.
         let session = follower.session_name();
         attempts += 1;
         let lease = tokio::select! {
             lease = shared.hosts.pool().lease(&host) => lease?,
-            () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
+            () = abandoned.cancelled() => return Err(if_abandoned),
             () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
         };
         let sending = Sending {
@@ -90,7 +92,9 @@ pub(crate) async fn start_on_host(
                 },
             ) => return Err(error),
             // The pool knows of the failure, so the next lease may be on another connection.
-            Err(SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {}
+            Err(error @ SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {
+                if_abandoned = error;
+            }
             Err(error) => return Err(error),
         }
     }

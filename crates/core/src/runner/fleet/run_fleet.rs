@@ -18,7 +18,7 @@ use crate::hosts::Asking;
 use crate::runner::foreign::lookup;
 use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
 use crate::runner::signal::end_tree;
-use crate::runner::start::spawn;
+use crate::runner::start::spawn_member;
 use crate::runner::state::{
     FleetToRun, JobStdin, Lookup, RunnerState, SpawnError, StartOrder, chain,
 };
@@ -505,7 +505,8 @@ impl MemberTask {
         key: Option<String>,
     ) -> Result<Arc<Job>, SpawnError> {
         loop {
-            match spawn(&self.shared, self.order(name, key.clone()), PATIENCE).await {
+            let order = self.order(name, key.clone());
+            match spawn_member(&self.shared, order, PATIENCE).await {
                 Err(SpawnError::Capacity { .. }) => sleep(ROOM_PAUSE).await,
                 started => return started,
             }

@@ -51,4 +51,4 @@ mod wait_for_turn;
 
 pub(crate) use find_started::find_started;
 pub(crate) use launch::launch_queued;
-pub(crate) use spawn::spawn;
+pub(crate) use spawn::{spawn, spawn_member};

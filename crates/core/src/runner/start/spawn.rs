@@ -6,19 +6,65 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::launch::launch;
 use super::register::find_earlier_job;
 use super::reserve::{Reserved, SlotReservation, reserve};
 use super::send_command::EXEC_TIMEOUT;
-use crate::runner::state::{RunnerState, SpawnError, StartOrder};
+use crate::admission::{Permit, Start};
+use crate::runner::state::{RunnerState, SpawnError, StartOrder, chain};
 use sshjobs_job::{ExecPlan, Job, Outcome, Phase};
 
-/// Starts a job. Implements [`Runner::spawn`](crate::runner::api::Runner::spawn).
+/// Starts a job in a task of the runner, so that the outcome is recorded and the permit settled even if
+/// the caller is gone. Implements [`Runner::spawn`](crate::runner::api::Runner::spawn).
+///
+/// Dropping this future cancels the start if the command was not sent yet.
 pub(crate) async fn spawn(
+    shared: &Arc<RunnerState>,
+    permit: Permit<Start>,
+    order: StartOrder,
+    timeout: Duration,
+) -> Result<Arc<Job>, SpawnError> {
+    let caller_gone = CancellationToken::new();
+    let caller_waits = caller_gone.clone().drop_guard();
+    let (sender, receiver) = oneshot::channel();
+    let starting = {
+        let shared = Arc::clone(shared);
+        async move {
+            let permit = permit.begin();
+            let started = start(&shared, order, timeout, &caller_gone).await;
+            match &started {
+                Ok(job) => permit.commit(job).await,
+                Err(error) => permit.fail(&chain(error), error.has_started_nothing()).await,
+            }
+            // Fails if the caller is gone: the result is not needed then.
+            drop(sender.send(started));
+        }
+    };
+    shared.spawn_task(starting);
+    let started = receiver.await.unwrap_or(Err(SpawnError::ShuttingDown));
+    caller_waits.disarm();
+    started
+}
+
+/// Starts a member of a fleet, whose permit is that of the fleet.
+///
+/// Dropping this future cancels the start if the command was not sent yet.
+pub(crate) async fn spawn_member(
+    shared: &Arc<RunnerState>,
+    order: StartOrder,
+    timeout: Duration,
+) -> Result<Arc<Job>, SpawnError> {
+    start(shared, order, timeout, &CancellationToken::new()).await
+}
+
+/// Starts a job unless its caller goes away before the command was sent.
+async fn start(
     shared: &Arc<RunnerState>,
     mut order: StartOrder,
     timeout: Duration,
+    caller_gone: &CancellationToken,
 ) -> Result<Arc<Job>, SpawnError> {
     ExecPlan::check(&order.spec)?;
     let deadline = Instant::now() + timeout;
@@ -27,7 +73,7 @@ pub(crate) async fn spawn(
         match reserve(shared, order)? {
             Reserved::New(reservation) => break *reservation,
             Reserved::KeyInUse { job, order: unused } => {
-                let started = wait_until_started(&job, deadline).await;
+                let started = unless_gone(caller_gone, wait_until_started(&job, deadline)).await?;
                 if shared.registry().is_known(&job.id) {
                     return started.map(|()| job);
                 }
@@ -38,16 +84,23 @@ pub(crate) async fn spawn(
     };
 
     reservation.register();
-    if let Some(record) = reservation.earlier_record().await {
-        return find_earlier_job(shared, reservation, &record).await;
+    let registered = unless_gone(caller_gone, async {
+        let earlier = reservation.earlier_record().await;
+        if earlier.is_none() {
+            reservation.wait_for_host().await?;
+        }
+        Ok(earlier)
+    });
+    match registered.await.flatten() {
+        Ok(None) => {}
+        Ok(Some(record)) => return find_earlier_job(shared, reservation, &record).await,
+        Err(error) => {
+            reservation.fail(&error);
+            return Err(error);
+        }
     }
 
-    if let Err(error) = reservation.wait_for_host().await {
-        reservation.fail(&error);
-        return Err(error);
-    }
-
-    let job = launch_in_task(shared, reservation, deadline).await?;
+    let job = launch_in_task(shared, reservation, deadline, caller_gone).await?;
     if let Some(storing) = &shared.storing {
         // Other processes see the started job now, and not up to a second later.
         storing.touch(&job.id);
@@ -55,40 +108,57 @@ pub(crate) async fn spawn(
     Ok(job)
 }
 
-/// Launches a job in a task of the runner, so that a command that was sent is recorded even if the
-/// caller is gone.
+/// Waits for a step of a start that sends nothing to the host.
 ///
-/// Dropping this future cancels the launch if the command was not sent yet.
+/// # Errors
+/// The caller has gone away.
+async fn unless_gone<T>(
+    caller_gone: &CancellationToken,
+    step: impl Future<Output = T>,
+) -> Result<T, SpawnError> {
+    caller_gone.run_until_cancelled(step).await.ok_or(SpawnError::Abandoned)
+}
+
+/// Launches a job in a task of its own, which goes on when the deadline has passed.
 async fn launch_in_task(
     shared: &Arc<RunnerState>,
     reservation: SlotReservation,
     deadline: Instant,
+    caller_gone: &CancellationToken,
 ) -> Result<Arc<Job>, SpawnError> {
     let job = Arc::clone(&reservation.job);
+    let abandoned = reservation.abandoned.clone();
     // Cancels also when this function returns the job: the launch is past its last check then.
-    let abandon = reservation.abandoned.clone().drop_guard();
+    let abandon = abandoned.clone().drop_guard();
 
     let (sender, receiver) = oneshot::channel();
     let launching = launch(Arc::clone(shared), reservation);
-    // Fails if the caller is gone: the result is not needed then.
+    // Fails if the deadline has passed: the job has the result.
     shared.spawn_task(async move { drop(sender.send(launching.await)) });
     let mut launched = receiver.map(|result| result.unwrap_or(Err(SpawnError::ShuttingDown)));
 
-    let launched_in_time = if must_wait(&job, deadline).await {
-        // Its turn may come in hours, so its launch is not waited for.
-        (&mut launched).now_or_never()
-    } else {
-        timeout_at(deadline, &mut launched).await.ok()
+    let launch_in_time = async {
+        if must_wait(&job, deadline).await {
+            // Its turn may come in hours, so its launch is not waited for.
+            (&mut launched).now_or_never()
+        } else {
+            timeout_at(deadline, &mut launched).await.ok()
+        }
     };
-    let launch = match launched_in_time {
+    let launch = match caller_gone.run_until_cancelled(launch_in_time).await {
         // The caller gets the id of a job that may still fail, so that its end must stay visible.
-        None if shared.registry().mark_visible(&job.id) => {
+        Some(None) if shared.registry().mark_visible(&job.id) => {
             abandon.disarm();
             return Ok(job);
         }
         // The launch has failed just now.
-        None => launched.await,
-        Some(launch) => launch,
+        Some(None) => launched.await,
+        Some(Some(launch)) => launch,
+        // The caller is gone. A command that was sent already continues.
+        None => {
+            abandoned.cancel();
+            launched.await
+        }
     };
     let may_be_refused_later = !job.spec.turn.is_now();
     if launch.is_err() && may_be_refused_later && shared.registry().is_known(&job.id) {

@@ -227,6 +227,7 @@ impl SpawnError {
                 | Self::Unstored(_)
                 | Self::HeldElsewhere { .. }
                 | Self::Order(_)
+                | Self::Abandoned
         )
     }
 

@@ -107,11 +107,6 @@ impl Registry {
         }
     }
 
-    /// A job that is registered, and not buried.
-    pub(crate) fn job(&self, id: &JobId) -> Option<Arc<Job>> {
-        self.jobs.get(id).map(|entry| Arc::clone(&entry.job))
-    }
-
     /// Searches for a job id. A job out of scope is unknown.
     pub(crate) fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
         match (self.jobs.get(id), self.graves.get(id)) {
