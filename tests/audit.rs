@@ -27,6 +27,12 @@ verbs = [
 ]
 
 [[rules]]
+name = "starts without reading"
+callers = ["starter"]
+verbs = ["spawn"]
+commands = "any"
+
+[[rules]]
 name = "templates"
 callers = ["agent*"]
 commands = ["say"]
@@ -574,4 +580,21 @@ async fn a_start_that_fails_is_recorded() {
     let failed = &fixture.events("failed", 1).await[0];
     let decision = fixture.decisions().into_iter().find(|line| line["verb"] == "run").unwrap();
     assert_eq!(failed["decision"], decision["seq"]);
+}
+
+#[tokio::test]
+async fn a_fleet_that_is_refused_because_of_its_output_is_recorded() {
+    let fixture = Fixture::with("").await;
+    let server = fixture.server();
+    let starter = server.caller(&fixture.sshd, "starter", &[]);
+
+    let (status, reply) = starter.call("run", json!({"hosts": ["app1"], "command": "true"}));
+
+    assert_eq!(status, 403, "{reply}");
+    let decision = &fixture.events("decision", 1).await[0];
+    assert_eq!(
+        (&decision["verb"], &decision["host"], &decision["allowed"]),
+        (&json!("run"), &json!("app1"), &json!(false)),
+        "{decision}"
+    );
 }

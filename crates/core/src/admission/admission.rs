@@ -142,7 +142,11 @@ impl Admission {
         self.check_user(start.verb, on).await?;
         // Where the caller may not even start, the start itself is refused, as on an unlisted host.
         if start.shows_output && self.ask(start.verb, on).await.is_ok() {
-            self.ask(Verb::Run, on).await?;
+            let run = self.call(Verb::Run, on);
+            if let Err(refusal) = self.judge.ask(run).await {
+                self.judge.note_refusal(&refusal, run).await;
+                return Err(refusal.into());
+            }
         }
         Ok(self.judge.decide_start(self.call(start.verb, on), start.spec.timeout).await?)
     }
