@@ -535,3 +535,34 @@ async fn a_shell_completes_what_the_command_line_leads_to() {
     .await;
     assert_eq!(after(&["jobs", "--fleet", ""]), set(&[&id]));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn input_that_reaches_no_host_is_mentioned() {
+    let sshd = hosts().await;
+    std::fs::write(sshd.path("input"), "a line\n").unwrap();
+    let run = |options: &[&str], input: &str| {
+        let arguments = [&["run", "web1,web2"], options, &["--", "cat"]].concat();
+        let input = std::fs::File::open(input).unwrap();
+        stderr(&command(&sshd, &arguments).stdin(input).output().unwrap())
+    };
+    let file = sshd.path("input").display().to_string();
+
+    assert!(run(&[], &file).contains("stdin is not passed on"));
+    assert!(!run(&["-n"], &file).contains("stdin"));
+    assert!(!run(&[], "/dev/null").contains("stdin"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_is_not_written_to_a_file_named_like_stdout() {
+    let sshd = hosts().await;
+    for option in ["--junit", "--joblog"] {
+        let refused = sshjobs(&sshd, &["run", "web1,web2", option, "-", "--", "true"]);
+
+        assert_eq!(refused.status.code(), Some(255), "{option}");
+        assert!(
+            stderr(&refused).contains("name a file"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+}

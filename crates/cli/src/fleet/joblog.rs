@@ -48,6 +48,12 @@ pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<
 
 /// Refuses a file for CI that can't be written, before anything runs. Creates it if it is missing.
 pub(crate) fn check_writable(file: &Path) -> Result<(), Error> {
+    if file == "-" {
+        return Err(Error::invalid(
+            "a joblog or report can't go to stdout, which has the lines of the hosts",
+            "name a file; ./- is one of this name",
+        ));
+    }
     let opened = OpenOptions::new().create(true).append(true).open(file);
     opened.map(drop).map_err(|error| unusable(file, &error))
 }

@@ -17,7 +17,7 @@ use crate::args::{FleetArgs, RunArgs};
 use crate::command::of_run;
 use crate::exit::{exit_of, print, tell};
 use crate::json::json;
-use crate::terminal::{Signals, colours_are_wanted};
+use crate::terminal::{Signals, colours_are_wanted, has_unread_input};
 use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::FleetSpec;
 use sshjobs_wire::remote::Api;
@@ -72,6 +72,7 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
         timestamps: args.timestamps,
         json: args.json,
     };
+    let reads_stdin = !args.no_stdin && args.start.secrets.secret_stdin.is_none();
     let stream = args.stream;
     let command = args.command.join(" ");
     let Some(request) = request(api, args).await? else {
@@ -88,6 +89,9 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
         started = api.spawn(request) => started?,
         number = signals.next() => return Ok(ProgramExit::signaled(number)),
     };
+    if reads_stdin && has_unread_input() {
+        note("stdin is not passed on, because the command runs on many hosts; -n omits this note");
+    }
     if started.durable {
         let id = &started.job_id;
         note(&format!(

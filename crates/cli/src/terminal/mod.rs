@@ -16,6 +16,6 @@ pub(crate) use pager::{Pager, PagerEnds};
 pub(crate) use screen::OwnScreen;
 pub(crate) use signals::Signals;
 pub use signals::{ServerSignals, survive_file_size_limit};
-pub(crate) use stdin::{KeyboardRole, KeysEnded};
+pub(crate) use stdin::{KeyboardRole, KeysEnded, has_unread_input};
 pub use tty_prompter::TerminalPrompter;
 pub(crate) use tty_prompter::{above_question, is_asking, note_bar};

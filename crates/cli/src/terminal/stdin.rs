@@ -206,6 +206,12 @@ fn is_readable(stdin: &io::Stdin, time_limit: &Timespec) -> io::Result<bool> {
     Ok(ready > 0)
 }
 
+/// Whether stdin is a pipe or a file with input that was not read.
+pub(crate) fn has_unread_input() -> bool {
+    let stdin = io::stdin();
+    !stdin.is_terminal() && rustix::io::ioctl_fionread(stdin).is_ok_and(|bytes| bytes > 0)
+}
+
 fn read_unless(is_over: &Mutex<bool>) -> io::Result<Vec<u8>> {
     let stdin = io::stdin();
     loop {
