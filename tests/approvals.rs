@@ -914,6 +914,24 @@ async fn an_approver_reads_the_exact_call_in_top_and_agrees() {
 }
 
 #[tokio::test]
+async fn an_approver_reads_the_script_and_no_other_runs_with_it() {
+    let fixture = Fixture::start().await;
+    let script = |text: &str| json!({"host": "prod1", "script": text, "interpreter": "sh"});
+    let id = asked(&fixture.agent, "run", &script("echo one"));
+    let seen = answer(fixture.alice.get(&format!("/v1/approvals/{id}"))).1;
+    assert_eq!(seen["call"]["script"], "echo one", "{seen}");
+    approve(&fixture.alice, &id);
+
+    asked(&fixture.agent, "run", &script("echo two"));
+    let ran = fixture.agent.ok("run", script("echo one"));
+
+    assert_eq!(ran["head"], json!(["one"]), "{ran}");
+    let decisions = fixture.audited("decision");
+    let sha256 = decisions.last().unwrap()["script_sha256"].as_str().unwrap().to_owned();
+    assert_eq!(sha256.len(), 64, "{decisions:?}");
+}
+
+#[tokio::test]
 async fn an_approval_is_given_back_if_its_caller_leaves_before_the_command_is_sent() {
     let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = silent.local_addr().unwrap().port();

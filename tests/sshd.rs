@@ -66,3 +66,4 @@ mod top;
 mod transcript;
 mod upkeep;
 mod verbs;
+mod written_commands;

@@ -3,19 +3,19 @@
 
 use std::collections::BTreeMap;
 use std::env::VarError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
 use crate::args::{BecomeArgs, RunArgs, StartArgs};
 use crate::terminal::keyboard;
-use sshjobs_base::bounded_file::read_text;
+use sshjobs_base::bounded_file::{read_text, read_text_from};
 use sshjobs_wire::{CommandRequest, Error};
 
 /// A start by `run` or `spawn`.
 pub(super) struct CommandStart {
     pub(super) host: String,
-    pub(super) command: String,
+    pub(super) command: Vec<String>,
     pub(super) args: StartArgs,
     pub(super) becomes: BecomeArgs,
     /// On a terminal with our type and size.
@@ -25,13 +25,12 @@ pub(super) struct CommandStart {
 
 /// The request for `run`.
 pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
-    // As in ssh, no command means a login shell. Every shell understands this.
-    let command = if args.start.template.template.is_some() {
-        String::new()
-    } else if args.command.is_empty() {
-        "exec $SHELL -l".to_owned()
+    let is_login = args.command.is_empty() && !args.start.has_other_command();
+    let command = if is_login {
+        // As in ssh. Every shell understands this.
+        vec!["exec $SHELL -l".to_owned()]
     } else {
-        args.command.join(" ")
+        args.command
     };
     let start = CommandStart {
         host: args.host,
@@ -48,7 +47,17 @@ impl CommandStart {
     pub(super) fn into_request(self) -> Result<CommandRequest, Error> {
         let args = self.args;
         let env = variables(&args.env_file, args.env)?;
+        let writing = args.writing;
+        let script = writing.script.as_deref().map(read_script).transpose()?;
+        let (command, argv) = if writing.argv || script.is_some() {
+            (String::new(), self.command)
+        } else {
+            (self.command.join(" "), Vec::new())
+        };
         let mut request = CommandRequest {
+            argv,
+            script,
+            interpreter: writing.interpreter,
             template: args.template.template,
             params: args.template.params.into_iter().collect(),
             cwd: args.cwd,
@@ -64,13 +73,28 @@ impl CommandStart {
             reason: args.reason,
             becomes: self.becomes.user(),
             become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),
-            ..CommandRequest::new(self.host, self.command)
+            ..CommandRequest::new(self.host, command)
         };
         if self.pty {
             on_terminal(&mut request);
         }
         Ok(request)
     }
+}
+
+/// The text of a script. `-` is stdin.
+fn read_script(file: &Path) -> Result<SecretString, Error> {
+    let text = if file == "-" {
+        read_text_from(std::io::stdin())
+    } else {
+        read_text(file)
+    };
+    text.map(SecretString::from).map_err(|error| {
+        Error::invalid(
+            format!("the script {} can't be read: {error}", file.display()),
+            "name a text file, or - for stdin",
+        )
+    })
 }
 
 /// The secret of each variable.

@@ -27,7 +27,7 @@ pub use args::{
     SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs, StoreBackupArgs,
     StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice,
     TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice,
-    WaitArgs, WhenColours, WriteArgs, parse,
+    WaitArgs, WhenColours, WriteArgs, WritingArgs, parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};

@@ -76,11 +76,13 @@ pub use reading::{
 };
 pub use screen::{DrawnUpTo, JobScreen};
 pub use secret_uses::{SecretFingerprint, SecretUses};
-pub use shell::{LoginShell, from_home, quote, whole_script};
-pub use shell::{for_shell, inert_bytes};
+pub use shell::{
+    LoginShell, for_shell, from_home, inert_bytes, interpreter_of, quote, quote_word, whole_script,
+};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, OutputSpan, SpanStart};
 pub use spec::{
-    Draft, JobFacts, JobSpec, Pace, SpecError, Stdin, TemplateCall, Terminal, check_key, check_word,
+    CommandShell, Draft, JobFacts, JobSpec, Pace, SCRIPT, SpecError, Stdin, TemplateCall, Terminal,
+    check_key, check_word,
 };
 pub use turn::{Turn, is_queue_name};

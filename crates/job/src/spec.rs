@@ -41,8 +41,11 @@ pub struct Draft {
 pub struct JobFacts {
     /// The host's name, as the caller wrote it.
     pub host: String,
-    /// The command line, run by the login shell as `ssh HOST COMMAND` would.
+    /// The command line.
     pub command: String,
+    /// Who interprets it.
+    #[serde(default, skip_serializing_if = "CommandShell::is_login_shell")]
+    pub shell: CommandShell,
     /// A label by which the caller finds the job; up to 200 characters.
     pub label: Option<String>,
     /// Working directory, relative to the home directory. `~` and `~/` are accepted.
@@ -70,6 +73,23 @@ pub struct JobFacts {
     pub fleet: Option<FleetPlan>,
     /// The fleet of which the job is a member.
     pub member_of: Option<JobId>,
+}
+
+/// The shell that interprets a command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandShell {
+    /// The login shell, as for `ssh HOST COMMAND`.
+    #[default]
+    Login,
+    /// `/bin/sh`, whatever the login shell is: words that are quoted for it reach the program unchanged.
+    Posix,
+}
+
+impl CommandShell {
+    fn is_login_shell(&self) -> bool {
+        *self == Self::Login
+    }
 }
 
 /// A call of a command template.
@@ -121,6 +141,10 @@ pub struct Terminal {
     #[serde(default)]
     pub answers_queries: bool,
 }
+
+/// The variable that leads a job to its script. In a specification its value is the script itself; on the
+/// host it is the path of a private file with the script.
+pub const SCRIPT: &str = "SSHJOBS_SCRIPT";
 
 /// Why a [`Draft`] is invalid, whatever the host.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -182,6 +206,9 @@ pub enum SpecError {
     /// It waits for too many jobs.
     #[error("a job can wait for at most {MOST_EARLIER} other jobs; {0} were given")]
     Earlier(usize),
+    /// The script is too long.
+    #[error("the script has {0} bytes; it may have {LONGEST_SCRIPT}")]
+    LongScript(usize),
     /// A variable is longer than Linux takes.
     #[error(
         "the variable {0} and its name exceed {LONGEST_VARIABLE} bytes, the most that Linux passes to a program"
@@ -197,6 +224,8 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(31_536_000);
 const LONGEST_WORD: usize = 200;
 /// Maximum bytes of a variable, with its name. Linux takes 128 KiB with `=` and a NUL (MAX_ARG_STRLEN).
 const LONGEST_VARIABLE: usize = (128 << 10) - 2;
+/// Maximum bytes of a script.
+const LONGEST_SCRIPT: usize = 1 << 20;
 const LONGEST_TERM: usize = 64;
 const MOST_MEMBERS: usize = 10_000;
 const MOST_RETRIES: u32 = 100;
@@ -213,9 +242,26 @@ impl Draft {
         Self::from(facts)
     }
 
+    /// Sends a script with the job. Its command finds it at the path in the variable [`SCRIPT`].
+    pub fn set_script(&mut self, script: SecretString) {
+        self.env.insert(SCRIPT.to_owned(), script);
+    }
+
+    /// The script that is sent with the job.
+    pub fn script(&self) -> Option<&SecretString> {
+        self.env.get(SCRIPT)
+    }
+
+    /// Variables that it sets, and their values.
+    pub fn variables(&self) -> impl Iterator<Item = (&str, &SecretString)> {
+        let variables = self.env.iter().map(|(name, value)| (name.as_str(), value));
+        variables.filter(|(name, _)| *name != SCRIPT)
+    }
+
     /// Names of all variables that it sets, including those that get a secret.
     pub fn env_names(&self) -> BTreeSet<&str> {
-        self.env.keys().chain(self.secrets.env.keys()).map(String::as_str).collect()
+        let names = self.variables().map(|(name, _)| name);
+        names.chain(self.secrets.env.keys().map(String::as_str)).collect()
     }
 
     /// Refuses a variable or stdin that is given both a value and a secret. Call it before the secrets
@@ -289,11 +335,16 @@ impl TryFrom<Draft> for JobSpec {
             terminal.check()?;
         }
         check_env(&draft.env_names())?;
-        let mut lengths = draft.env.iter().map(|(name, value)| (name, value.expose_secret().len()));
-        if let Some((name, _)) =
-            lengths.find(|(name, length)| name.len() + length > LONGEST_VARIABLE)
+        let too_long = draft
+            .variables()
+            .find(|(name, value)| name.len() + value.expose_secret().len() > LONGEST_VARIABLE);
+        if let Some((name, _)) = too_long {
+            return Err(SpecError::LongVariable(name.to_owned()));
+        }
+        if let Some(length) = draft.script().map(|script| script.expose_secret().len())
+            && length > LONGEST_SCRIPT
         {
-            return Err(SpecError::LongVariable(name.clone()));
+            return Err(SpecError::LongScript(length));
         }
         let cwd = draft.cwd.as_deref().unwrap_or_default();
         let nul_in_env = draft.env.values().any(|value| value.expose_secret().contains('\0'));
@@ -478,6 +529,7 @@ impl JobSpec {
         let JobFacts {
             host,
             command,
+            shell,
             cwd,
             label,
             timeout,
@@ -502,6 +554,10 @@ impl JobSpec {
             "{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}"
         );
         // Jobs stored before these fields existed keep their fingerprint.
+        let plain = match shell {
+            CommandShell::Login => plain,
+            CommandShell::Posix => format!("{plain}{shell:?}"),
+        };
         let plain = match becomes {
             None => plain,
             Some(becomes) => format!("{plain}{becomes:?}"),

@@ -30,6 +30,7 @@ mod claims;
 mod decision;
 #[cfg(feature = "file")]
 mod file;
+mod hash;
 mod hours;
 mod mistake;
 #[cfg(not(feature = "file"))]
@@ -49,6 +50,7 @@ pub use case::{ExpectedDecision, PolicyCase};
 pub use check::{Inventory, Warning};
 pub use claims::{Claims, TooManyClaims};
 pub use decision::{AllowingRule, PolicyDecision};
+pub use hash::sha256_hex;
 pub use hours::minute_of_week;
 pub use mistake::PolicyMistake;
 pub use parameter::{BadValue, Parameter, ParameterKind, WordForm};

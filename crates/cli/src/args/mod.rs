@@ -54,6 +54,7 @@ pub use program::{
 };
 pub use run::{
     FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs, TemplateArgs, TurnArgs,
+    WritingArgs,
 };
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};

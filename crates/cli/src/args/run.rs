@@ -31,6 +31,7 @@ Examples:
   sshjobs run -p 2222 -J bastion deploy@10.0.0.7 -- uptime
   sshjobs run db1 --secret-env PGPASSWORD=db -- pg_dump app > app.sql
   sshjobs run -b web1 -- systemctl restart nginx
+  sshjobs run --script check.py web1 -- --fast
   sshjobs run -t web1                       a login shell")]
 pub struct RunArgs {
     /// Host name or alias, as in ssh, or USER@HOST. Several hosts: web1,web2,tag:db, 'web*', @FILE,
@@ -113,6 +114,30 @@ pub struct StartArgs {
     /// A template.
     #[command(flatten)]
     pub template: TemplateArgs,
+    /// How the command is written.
+    #[command(flatten)]
+    pub writing: WritingArgs,
+}
+
+impl StartArgs {
+    /// Whether a template or a script takes the place of the command.
+    pub(crate) fn has_other_command(&self) -> bool {
+        self.template.template.is_some() || self.writing.script.is_some()
+    }
+}
+
+/// How a command is written, if not as a command line.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WritingArgs {
+    /// Run COMMAND as a program and its arguments, without a shell: each word arrives as it is.
+    #[arg(long, conflicts_with_all = ["script", "template"])]
+    pub argv: bool,
+    /// Send this script and run it; the words after -- are its arguments. - reads it from stdin.
+    #[arg(long, value_name = "FILE", conflicts_with = "template")]
+    pub script: Option<PathBuf>,
+    /// Program that runs the script, such as bash or 'python3 -u'. Default: its #! line, or sh.
+    #[arg(long, value_name = "PROGRAM", requires = "script")]
+    pub interpreter: Option<String>,
 }
 
 /// Jobs and a queue that a job waits for.
@@ -239,7 +264,7 @@ pub struct SpawnArgs {
     /// Command. Its words are joined with spaces and run by the remote shell, as in ssh.
     #[arg(
         trailing_var_arg = true,
-        required_unless_present = "template",
+        required_unless_present_any = ["template", "script"],
         value_name = "COMMAND"
     )]
     pub command: Vec<String>,

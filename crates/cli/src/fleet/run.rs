@@ -58,7 +58,8 @@ struct FleetRun {
 }
 
 async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
-    if args.tty > 0 || args.pty || args.command.is_empty() {
+    let has_command = !args.command.is_empty() || args.start.has_other_command();
+    if args.tty > 0 || args.pty || !has_command {
         let hint = "name one host for a terminal, and a command for many";
         return Err(Error::invalid("many hosts share no terminal", hint));
     }

@@ -149,7 +149,7 @@ async fn attempt(
 
 /// Refuses likely mistakes: no command, or words between the host and `--`, such as more hosts.
 fn check(args: &RunArgs) -> Result<(), Error> {
-    if args.command.is_empty() && args.tty == 0 && args.start.template.template.is_none() {
+    if args.command.is_empty() && args.tty == 0 && !args.start.has_other_command() {
         let hint = format!("for a login shell: sshjobs run -t {}", args.host);
         return Err(Error::new(
             Code::InvalidArgument,

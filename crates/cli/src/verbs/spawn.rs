@@ -219,7 +219,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
     let stdin = (!is_open).then(|| String::new().into());
     let start = CommandStart {
         host: args.host,
-        command: words.join(" "),
+        command: words,
         args: args.start,
         becomes: args.becomes,
         pty: args.pty,

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hmac::{Hmac, KeyInit, Mac};
 use rand::RngExt;
 use rand::distr::Alphanumeric;
+use secrecy::ExposeSecret;
 use sha2::Sha256;
 
 use super::call::{CallContent, CallToDecide, StartToDecide};
@@ -232,16 +233,14 @@ impl Approvals {
         exact.env = variables.collect();
         exact.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         exact.pty = spec.terminal.is_some();
+        exact.script = spec.script().map(|script| script.expose_secret().to_owned());
         let settings = spec.fingerprint(&self.secret);
         exact.settings = Some(self.keyed_hash(&exact.caller, settings.as_bytes()));
         exact.stdin = match &spec.stdin {
             _ if let Some(secret) = &secrets.stdin => Some(format!("secret {secret}")),
             Stdin::Open => Some("open".to_owned()),
             Stdin::Closed => None,
-            Stdin::Text(text) => {
-                use secrecy::ExposeSecret;
-                Some(format!("{} bytes", text.expose_secret().len()))
-            }
+            Stdin::Text(text) => Some(format!("{} bytes", text.expose_secret().len())),
         };
         exact.timeout_ms = spec.timeout.and_then(|time| u64::try_from(time.as_millis()).ok());
     }
@@ -256,6 +255,7 @@ pub(super) fn question(exact: &ExactCall) -> Result<String, ApprovalsError> {
     let mut details = Vec::new();
     let fields = [
         ("running", &exact.command),
+        ("with the script", &exact.script),
         ("in", &exact.cwd),
         ("with stdin", &exact.stdin),
         ("to job", &exact.job),

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use secrecy::ExposeSecret;
+
 use super::call::{CallContent, CallToDecide};
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::{PolicyRefusal, PolicyWhy};
@@ -13,7 +15,7 @@ use sshjobs_policy::audit::{
     AuditFiles, AuditRecorder, AuditSettings, CopyHead, Decided, EndedJob, Event, OnFailure, Voted,
     WriterName, machine_name,
 };
-use sshjobs_policy::{Machine, MachineAccount, Role};
+use sshjobs_policy::{Machine, MachineAccount, Role, sha256_hex};
 use sshjobs_store::Store;
 
 /// Has the audit log of the policy in force.
@@ -339,6 +341,7 @@ fn decided(call: CallToDecide<'_>, grounds: Grounds<'_>) -> Decided {
         decided.command = Some(spec.command.clone());
         decided.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         decided.cwd.clone_from(&spec.cwd);
+        decided.script_sha256 = spec.script().map(|script| sha256_hex(script.expose_secret()));
         decided.env = spec.env_names().into_iter().map(str::to_owned).collect();
         decided.secrets = spec.secrets.names().into_iter().map(str::to_owned).collect();
     }

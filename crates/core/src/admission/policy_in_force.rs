@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use sha2::{Digest, Sha256};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
 use crate::hosts::HostBook;
 use sshjobs_base::bounded_file::read_trusted_text;
 use sshjobs_base::lock::lock;
-use sshjobs_policy::{Inventory, Policy, PolicyMistake, Warning};
+use sshjobs_policy::{Inventory, Policy, PolicyMistake, Warning, sha256_hex};
 
 /// A policy file, and the policy that is in force.
 pub(super) struct PolicyInForce {
@@ -257,12 +256,11 @@ async fn load(file: &Path, book: &HostBook) -> Result<LoadedPolicy, PolicyFileEr
         (name, tags)
     });
     let warnings = policy.check(&Inventory(tagged.collect())).map_err(mistake)?;
-    let digest = Sha256::digest(text.as_bytes());
     Ok(LoadedPolicy {
         named_hosts: policy.named_hosts(),
         policy,
         file: file.to_owned(),
-        hash: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+        hash: sha256_hex(&text),
         warnings,
     })
 }

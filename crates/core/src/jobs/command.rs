@@ -3,15 +3,15 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 use crate::jobs::{Stdin, Terminal};
-use sshjobs_job::{Become, Draft, JobId, quote};
+use sshjobs_job::{Become, CommandShell, Draft, JobId, SCRIPT, interpreter_of, quote_word};
 
 /// A command to run as a job, built step by step. It can be started any number of times.
 ///
 /// Its words are quoted: [`new`](Self::new) and [`arg`](Self::arg) take any text, and no shell
-/// interprets it. [`shell`](Self::shell) takes a command line.
+/// interprets it. [`script`](Self::script) sends a whole program. [`shell`](Self::shell) takes a command line.
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing before it is started"]
 pub struct Command {
@@ -25,16 +25,43 @@ pub struct Command {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Command {
-    /// A program, by its name or path. It is [quoted](sshjobs_job::quote): the remote shell takes it as
-    /// one word, whatever it contains.
+    /// A program, by its name or path. It and its arguments reach the host as they are, whatever they
+    /// contain and whichever login shell the account has.
     ///
     /// ```
     /// # use sshjobs_core::jobs::Command;
     /// let list = Command::new("ls").arg("-l").arg("it's; mine");
-    /// assert_eq!(list.line(), r"'ls' '-l' 'it'\''s; mine'");
+    /// assert_eq!(list.line(), r"ls -l 'it'\''s; mine'");
     /// ```
     pub fn new(program: impl Display) -> Self {
-        Self::shell(quote(&program.to_string()))
+        let mut command = Self::shell(quote_word(&program.to_string()));
+        command.draft.shell = CommandShell::Posix;
+        command
+    }
+
+    /// A script of at most a mebibyte, for a program of the host. `interpreter` is the program and its
+    /// options, separated by spaces. If it is `None`, the script's first line names it (`#!`), or it is `sh`.
+    /// Arguments of the script follow by [`arg`](Self::arg).
+    ///
+    /// The script is sent beside the command line: it appears in no process list. The host keeps it in a
+    /// private file until the job ends.
+    ///
+    /// ```
+    /// # use sshjobs_core::jobs::Command;
+    /// let check = Command::script(Some("python3 -u"), "import sys; print(sys.argv[1])").arg("a b");
+    /// assert_eq!(check.line(), r#"python3 -u "$SSHJOBS_SCRIPT" 'a b'"#);
+    /// ```
+    pub fn script(interpreter: Option<&str>, script: impl Into<SecretString>) -> Self {
+        let script = script.into();
+        let words: Vec<&str> = match interpreter {
+            Some(words) => words.split_whitespace().collect(),
+            None => interpreter_of(script.expose_secret()),
+        };
+        let (program, options) = words.split_first().unwrap_or((&"sh", &[]));
+        let mut command = Self::new(program).args(options);
+        command.draft.command.push_str(&format!(" \"${SCRIPT}\""));
+        command.draft.set_script(script);
+        command
     }
 
     /// A command line, which the account's login shell interprets as `ssh HOST LINE` would. Nothing is
@@ -47,16 +74,20 @@ impl Command {
         })
     }
 
-    /// The command line, as the login shell gets it.
+    /// Its specification so far.
+    pub fn into_draft(self) -> Draft {
+        self.draft
+    }
+
+    /// The command line.
     pub fn line(&self) -> &str {
         &self.draft.command
     }
 
-    /// Appends an argument to the command line, quoted: the remote shell takes it as one word, whatever
-    /// it contains.
+    /// Appends an argument, quoted for a POSIX shell where it needs that.
     pub fn arg(mut self, argument: impl Display) -> Self {
         self.draft.command.push(' ');
-        self.draft.command.push_str(&quote(&argument.to_string()));
+        self.draft.command.push_str(&quote_word(&argument.to_string()));
         self
     }
 

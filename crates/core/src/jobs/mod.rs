@@ -102,8 +102,8 @@ pub use sshjobs_job::{
     Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Draft, EndCause,
     EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, KilledProcess, LostWhy, Member,
     MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase,
-    Process, Processes, ResourceUse, SecretUses, Signal, SpecError, Status, Stdin, StopAfter, Tail,
-    TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
+    Process, Processes, ResourceUse, SCRIPT, SecretUses, Signal, SpecError, Status, Stdin,
+    StopAfter, Tail, TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

@@ -6,7 +6,7 @@ use super::become_command::change_user_command;
 use super::prelude::{Announce, Prelude, env_header};
 use super::quoting::{LoginShell, for_shell, inert, quote};
 use crate::announced::{Gate, TELL_MACHINE};
-use crate::{JobSpec, Nonce};
+use crate::{CommandShell, JobSpec, Nonce};
 
 /// Why a host can't run a job.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -122,6 +122,8 @@ struct Parts {
     /// The line before the command.
     prelude: String,
     command: String,
+    /// Who interprets the command.
+    shell: CommandShell,
     header: Option<SecretString>,
     gate: Option<Gate>,
 }
@@ -129,6 +131,12 @@ struct Parts {
 impl Parts {
     fn new(spec: &JobSpec, nonce: &Nonce, announce: Announce) -> Self {
         let header = env_header(spec);
+        let command = if spec.script().is_some() {
+            // Behind the command there is more, so that the shell stays, and removes the script.
+            format!("{}\nexit $?", spec.command)
+        } else {
+            spec.command.clone()
+        };
         let full = Prelude {
             mark: nonce,
             announce,
@@ -139,7 +147,8 @@ impl Parts {
         let Some(becomes) = spec.becomes.clone() else {
             return Self {
                 prelude: full.line(),
-                command: spec.command.clone(),
+                command,
+                shell: spec.shell,
                 header,
                 gate: None,
             };
@@ -151,7 +160,7 @@ impl Parts {
             announce: Announce::GroupOfAnother,
             ..full
         };
-        let script = format!("{}\n{}", as_user.line(), spec.command);
+        let script = format!("{}\n{command}", as_user.line());
         // Marks the login shell, and greets, which proves that it understood the command.
         let at_login = Prelude {
             cwd: None,
@@ -163,6 +172,7 @@ impl Parts {
         Self {
             prelude: at_login.line(),
             command: change_user_command(&gate, &script),
+            shell: CommandShell::Posix,
             header,
             gate: Some(gate),
         }
@@ -173,17 +183,15 @@ impl Parts {
         format!("{}\n{}", self.prelude, self.command)
     }
 
-    /// The prelude runs in `/bin/sh`, then the command in the login shell, or in that of the other
-    /// user.
+    /// The prelude runs in `/bin/sh`, then the command in the login shell if it is written for that.
     fn for_foreign_shell(&self) -> String {
-        let script = if self.gate.is_some() {
-            self.as_script()
-        } else {
-            format!(
+        let script = match self.shell {
+            CommandShell::Posix => self.as_script(),
+            CommandShell::Login => format!(
                 "{}\nexec \"$SHELL\" -c {}",
                 self.prelude,
                 quote(&self.command)
-            )
+            ),
         };
         for_shell(script, LoginShell::Foreign)
     }
@@ -206,7 +214,7 @@ impl Parts {
             command,
             stdin_header: self.header,
             announcements,
-            repeats_noise: shell == LoginShell::Foreign && self.gate.is_none(),
+            repeats_noise: shell == LoginShell::Foreign && self.shell == CommandShell::Login,
             expects_greeting: false,
             gate: self.gate,
         })

@@ -8,6 +8,7 @@ mod inspect_script;
 mod post_mortem_script;
 mod prelude;
 mod quoting;
+mod script;
 mod signal_script;
 
 pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
@@ -17,6 +18,6 @@ pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use inspect_script::inspect_script;
 pub use post_mortem_script::post_mortem_script;
 pub use prelude::{from_home, whole_script};
-pub use quoting::{LoginShell, quote};
-pub use quoting::{for_shell, inert_bytes};
+pub use quoting::{LoginShell, for_shell, inert_bytes, quote, quote_word};
+pub use script::interpreter_of;
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::quoting::quote;
+use super::script::lay_down;
 use crate::announced::TELL_MACHINE;
 use crate::{JobSpec, Nonce};
 
@@ -88,16 +89,18 @@ impl Prelude<'_> {
 /// A script for `/bin/sh` that sets the directory and the variables of a job and then runs its
 /// command. It has the values of the variables, and must not become a part of a command line.
 pub fn whole_script(spec: &JobSpec) -> SecretString {
-    let mut script = String::new();
-    for (name, value) in &spec.env {
-        writeln!(script, "export {name}={}", quote(value.expose_secret()))
-            .expect("a string takes all");
-    }
+    let mut script = exports(spec);
     if let Some(directory) = spec.cwd.as_deref().map(from_home) {
         writeln!(script, "CDPATH= cd -- {} || exit 125", quote(directory))
             .expect("a string takes all");
     }
-    writeln!(script, "exec /bin/sh -c {}", quote(&spec.command)).expect("a string takes all");
+    let command = quote(&spec.command);
+    if let Some(text) = spec.script() {
+        script.push_str(&lay_down(text.expose_secret()));
+        writeln!(script, "/bin/sh -c {command}\nexit $?").expect("a string takes all");
+    } else {
+        writeln!(script, "exec /bin/sh -c {command}").expect("a string takes all");
+    }
     script.into()
 }
 
@@ -116,11 +119,21 @@ pub(crate) fn env_header(spec: &JobSpec) -> Option<SecretString> {
     if spec.env.is_empty() {
         return None;
     }
-    let exports = spec
-        .env
-        .iter()
-        .map(|(name, value)| format!("export {name}={}\n", quote(value.expose_secret())));
-    Some(exports.collect::<String>().into())
+    let mut header = exports(spec);
+    if let Some(script) = spec.script() {
+        header.push_str(&lay_down(script.expose_secret()));
+    }
+    Some(header.into())
+}
+
+/// Shell text that sets the variables of a job.
+fn exports(spec: &JobSpec) -> String {
+    let mut exports = String::new();
+    for (name, value) in spec.variables() {
+        writeln!(exports, "export {name}={}", quote(value.expose_secret()))
+            .expect("a string takes all");
+    }
+    exports
 }
 
 #[cfg(test)]

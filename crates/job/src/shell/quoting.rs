@@ -24,6 +24,29 @@ pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Words that a POSIX shell does not take for the name of a program, also without quotes: XCU 2.4, and those
+/// of common shells.
+const RESERVED: [&str; 24] = [
+    "!", ".", ":", "[[", "]]", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for",
+    "foreach", "function", "if", "in", "select", "then", "time", "until", "while", "{",
+];
+
+/// Like [`quote`], but leaves a word unchanged that means the same without quotes, so that a command line
+/// stays readable.
+///
+/// ```
+/// use sshjobs_job::quote_word;
+/// assert_eq!(["ls", "-l", "a b", "if", ""].map(quote_word), ["ls", "-l", "'a b'", "'if'", "''"]);
+/// ```
+pub fn quote_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./,:@%+-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) && !RESERVED.contains(&word) {
+        word.to_owned()
+    } else {
+        quote(word)
+    }
+}
+
 /// A POSIX shell script as an exec string for a host with this login shell.
 pub fn for_shell(script: String, shell: LoginShell) -> String {
     match shell {

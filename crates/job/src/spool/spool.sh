@@ -329,7 +329,7 @@ look() { # The state of a job, in $x; empty while it runs.
     x="lost supervisor_died"
   fi
   # They have no reader any more, and may contain secrets.
-  case $x in lost*) rm -f -- "$dir/order" "$dir/in.text" ;; esac
+  case $x in lost*) rm -f -- "$dir/order" "$dir/in.text" "$dir/script" ;; esac
 }
 guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -539,6 +539,8 @@ supervise)
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
   user=- system=-
   { { read -r _; read -r user system; } <"$sj_J/times"; } 2>/dev/null
+  # First: whoever sees the end finds no script.
+  [ ! -f "$sj_J/script" ] || rm -f "$sj_J/script"
   measures="$kills ${user:--} ${system:--} ${peak:--} ${how:--}"
   printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
@@ -624,6 +626,13 @@ job) # JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its s
   IFS= read -r sj_cmd <&6
   while IFS= read -r sj_line <&6 && [ -n "$sj_line" ]; do
     decode "${sj_line#*=}"
+    case $sj_line in
+    SSHJOBS_SCRIPT=*)
+      # A script that was sent with the job: its file, and not its text, which is too long for a variable.
+      printf %s "$sj_d" >"$sj_J/script" || exit 125
+      sj_d=$sj_J/script
+      ;;
+    esac
     export "${sj_line%%=*}=$sj_d"
   done
   exec 6<&- 5<&-

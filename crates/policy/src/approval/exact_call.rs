@@ -1,10 +1,8 @@
 //! A call with everything that decides about its effect.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 /// A call with everything that decides about its effect. An approval is for exactly this call.
 ///
@@ -49,6 +47,9 @@ pub struct ExactCall {
     /// Whether the command runs on a terminal.
     #[serde(skip_serializing_if = "is_false")]
     pub pty: bool,
+    /// The script that is sent with a start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script: Option<String>,
     /// A hash of all settings of a start, with the values of its variables and its stdin, and of the
     /// caller. Only servers that share the jobs can compute it, and it differs for another caller, so
     /// that no approver finds out a short secret by trying.
@@ -97,11 +98,7 @@ impl ExactCall {
 
     /// SHA-256 of a canonical text, in hexadecimal.
     pub fn hash(canonical: &str) -> String {
-        let mut hexadecimal = String::new();
-        for byte in Sha256::digest(canonical) {
-            write!(hexadecimal, "{byte:02x}").expect("writing to a String can't fail");
-        }
-        hexadecimal
+        crate::sha256_hex(canonical)
     }
 }
 
@@ -131,6 +128,7 @@ mod tests {
             params: BTreeMap::from([("b".to_owned(), "1".to_owned())]),
             policy: "0".to_owned(),
             pty: true,
+            script: Some("print(1)".into()),
             settings: text(),
             stdin: text(),
             target: text(),

@@ -129,6 +129,9 @@ pub struct Decided {
     /// Working directory of a start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+    /// SHA-256 of the script that is sent with a start, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub script_sha256: Option<String>,
     /// Names of the variables that a start sets. Their values may be secrets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,

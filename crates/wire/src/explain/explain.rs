@@ -169,6 +169,7 @@ fn spec(error: &SpecError) -> Error {
         SpecError::Earlier(_) => {
             "wait for fewer jobs; a job that waits for them can stand for many"
         }
+        SpecError::LongScript(_) => "put it on the host with ssh_put, and run it there",
         SpecError::LongVariable(_) => "send it as stdin, or write it to a file of the host first",
         SpecError::Nul(_) => "take the NUL out",
         SpecError::Become(BadBecome::Method(_)) => "omit it for sudo",

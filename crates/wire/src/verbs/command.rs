@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
     BadBecome, Become, BecomeMethod, Command, Draft, FleetSpec, JobFacts, JobId, Jobs,
-    NotifyConfig, Receiver, SecretUses, SpecError, StartTarget, Stdin, StopAfter, TemplateCall,
-    Terminal, Turn,
+    NotifyConfig, Receiver, SCRIPT, SecretUses, SpecError, StartTarget, Stdin, StopAfter,
+    TemplateCall, Terminal, Turn,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -45,6 +45,20 @@ pub struct CommandRequest {
     /// Shell command line.
     #[serde(default)]
     pub command: String,
+    /// Instead of command: program and arguments without quoting, or the arguments of script.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
+    /// Instead of command: the text of a script.
+    #[serde(
+        default,
+        serialize_with = "reveal",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "String")]
+    pub script: Option<SecretString>,
+    /// Program that runs script. Default: its #! line, or sh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<String>,
     /// Name of a template, instead of command.
     #[serde(default)]
     pub template: Option<String>,
@@ -179,9 +193,10 @@ impl CommandRequest {
         without_stdin: Stdin,
     ) -> Result<(StartTarget, Command), Error> {
         let template = self.template_call()?;
-        if self.command.trim().is_empty() && template.is_none() {
-            return Err(sshjobs_core::jobs::Error::from(SpecError::NoCommand).into());
-        }
+        let line = match template {
+            None => self.line()?.into_draft(),
+            Some(_) => Command::shell("").into_draft(),
+        };
         let terminal = self.terminal()?;
         let becomes = parse_become(self.becomes.as_deref(), self.become_method.as_deref())?;
         let notify = receivers(&self.notify, &jobs.config().notify)?;
@@ -189,7 +204,6 @@ impl CommandRequest {
         let target = self.fleet()?.map_or(StartTarget::Host(self.host), StartTarget::Fleet);
         let jobs_of = |ids: Vec<String>| ids.iter().map(|id| JobId::from(id.as_str())).collect();
         let facts = JobFacts {
-            command: self.command,
             label: self.label,
             cwd: self.cwd,
             timeout,
@@ -203,10 +217,12 @@ impl CommandRequest {
                 queue: self.queue,
             },
             durable: self.durable.unwrap_or(jobs.config().defaults.durable),
-            ..JobFacts::default()
+            ..line.facts
         };
+        let mut env = self.env;
+        env.extend(line.env);
         let draft = Draft {
-            env: self.env,
+            env,
             secrets: SecretUses {
                 env: self.secret_env,
                 stdin: self.secret_stdin,
@@ -225,6 +241,49 @@ impl CommandRequest {
         Ok((target, command))
     }
 
+    /// The command line, from the one argument that gives it.
+    fn line(&self) -> Result<Command, Error> {
+        if self.env.contains_key(SCRIPT) {
+            return Err(Error::invalid(
+                format!("{SCRIPT} leads a command to its script and can't be set"),
+                "send a script with script, or name the variable otherwise",
+            ));
+        }
+        let has_command = !self.command.trim().is_empty();
+        let Some(script) = &self.script else {
+            if self.interpreter.is_some() {
+                return Err(Error::invalid(
+                    "interpreter is the program that runs a script, and none is given",
+                    "give script, or put the program into argv",
+                ));
+            }
+            return match (self.argv.split_first(), has_command) {
+                (Some(_), true) => Err(two_of("command and argv")),
+                (Some((program, _)), false) if program.is_empty() => Err(Error::invalid(
+                    "the first word of argv is the program, and it is empty",
+                    "name a program",
+                )),
+                (Some((program, arguments)), false) => Ok(Command::new(program).args(arguments)),
+                (None, true) => Ok(Command::shell(self.command.clone())),
+                (None, false) => Err(sshjobs_core::jobs::Error::from(SpecError::NoCommand).into()),
+            };
+        };
+        if has_command {
+            return Err(two_of("command and script"));
+        }
+        if script.expose_secret().is_empty() {
+            return Err(Error::invalid("the script is empty", "send its text"));
+        }
+        let interpreter = self.interpreter.as_deref();
+        if interpreter.is_some_and(|words| words.trim().is_empty()) {
+            return Err(Error::invalid(
+                "interpreter is empty",
+                "name a program, or omit it",
+            ));
+        }
+        Ok(Command::script(interpreter, script.clone()).args(&self.argv))
+    }
+
     fn template_call(&self) -> Result<Option<TemplateCall>, Error> {
         let Some(name) = &self.template else {
             return if self.params.is_empty() {
@@ -236,11 +295,13 @@ impl CommandRequest {
                 ))
             };
         };
-        if !self.command.is_empty() {
-            return Err(Error::invalid(
-                "command and template are both given",
-                "use one of them",
-            ));
+        let others = [
+            ("command", !self.command.is_empty()),
+            ("argv", !self.argv.is_empty()),
+            ("script", self.script.is_some()),
+        ];
+        if let Some((other, _)) = others.iter().find(|(_, is_given)| *is_given) {
+            return Err(two_of(&format!("{other} and template")));
         }
         Ok(Some(TemplateCall {
             name: name.clone(),
@@ -317,6 +378,10 @@ pub fn parse_become(user: Option<&str>, method: Option<&str>) -> Result<Option<B
     };
     let becomes = Become::new(user, method.unwrap_or_default());
     Ok(Some(becomes.map_err(invalid)?))
+}
+
+fn two_of(names: &str) -> Error {
+    Error::invalid(format!("{names} are both given"), "use one of them")
 }
 
 fn invalid(error: BadBecome) -> Error {

@@ -13,8 +13,8 @@ use crate::hosts::{Asking, BecomeError, GateLogin, HostRef, Hosts, Lease, Link};
 use crate::runner::state::{Follower, RunnerState, SpawnError};
 use sshjobs_job::spool::{self, BecomeOrder, SpoolOrder, SpoolReply};
 use sshjobs_job::{
-    BECOME_PASSWORD, Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, Stdin, from_home,
-    whole_script,
+    BECOME_PASSWORD, Become, BecomeRefusal, CommandShell, Job, LoginShell, MachineId, Nonce,
+    ProgramEnd, Stdin, for_shell, from_home, whole_script,
 };
 use sshjobs_output::printable;
 use sshjobs_output::scrub::hide_in;
@@ -285,7 +285,11 @@ fn order(shared: &RunnerState, job: &Job) -> SpoolOrder {
     let spec = &job.spec;
     SpoolOrder {
         mark: job.mark.as_str().to_owned(),
-        command: spec.command.clone(),
+        command: match spec.shell {
+            CommandShell::Login => spec.command.clone(),
+            // The host's script passes the command to the login shell, which need not be a POSIX one.
+            CommandShell::Posix => for_shell(spec.command.clone(), LoginShell::Foreign),
+        },
         cwd: spec.cwd.as_deref().map(|directory| from_home(directory).to_owned()),
         env: spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         stdin: match &spec.stdin {
