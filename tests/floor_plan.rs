@@ -71,11 +71,11 @@ const HANDLES: [&str; 8] = [
 /// commit that says why.
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
-    ("cli", 13_100),
-    ("core", 25_600),
+    ("cli", 13_600),
+    ("core", 25_900),
     ("http", 6_600),
     ("job", 8_200),
-    ("mcp", 3_000),
+    ("mcp", 3_200),
     ("nats", 4_200),
     ("output", 3_550),
     ("page", 40),
@@ -83,7 +83,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("ssh", 5_750),
     ("sshjobs", 2_210),
     ("store", 4_200),
-    ("wire", 9_150),
+    ("wire", 9_500),
 ];
 
 /// Modules that pure folders must not use.

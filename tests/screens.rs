@@ -8,7 +8,7 @@ use sshjobs_core::jobs::Limits;
 use sshjobs_output::{TerminalScreen, TerminalSize};
 use sshjobs_wire::{
     Because, Code, JobState, ReadRequest, Screen, SpawnRequest, TailReply, TailRequest, UnitArg,
-    WaitMode, WaitRequest, WriteRequest, WriteUnit,
+    WaitRequest, WriteRequest, WriteUnit,
 };
 
 /// A program on a terminal, and a caller that looks at its screen.
@@ -97,11 +97,8 @@ impl Driven {
     /// The state in which the job has ended.
     async fn end(&self) -> JobState {
         let request = WaitRequest {
-            job_ids: vec![self.job.clone()],
-            mode: WaitMode::All,
             wait_ms: Some(50_000),
-            last_lines: 0,
-            last_lines_of: sshjobs_wire::LastLinesOf::Failed,
+            ..WaitRequest::new(vec![self.job.clone()])
         };
         let reply = self.target.service.wait(request).await.unwrap();
         reply.jobs[0].standing.state

@@ -66,4 +66,5 @@ mod top;
 mod transcript;
 mod upkeep;
 mod verbs;
+mod waking;
 mod written_commands;

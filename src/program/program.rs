@@ -191,6 +191,7 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         CliVerb::Search(args) => sshjobs_cli::search(&api(server, config), args).await,
         CliVerb::Write(args) => sshjobs_cli::write(&api(server, config), args).await,
         CliVerb::Signal(args) => sshjobs_cli::signal(&api(server, config), args).await,
+        CliVerb::Watch(args) => sshjobs_cli::watch(&api(server, config), args).await,
         CliVerb::Wait(args) => sshjobs_cli::wait(&api(server, config), args).await,
         // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
         CliVerb::Jobs(args) => sshjobs_cli::jobs(&on_a_screen(server, config), args).await,

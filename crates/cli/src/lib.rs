@@ -16,18 +16,18 @@ mod version;
 
 pub use args::{
     AddHostArgs, ApprovalsArgs, ApproveArgs, AttachArgs, AuditArgs, AuditCheckpointsArgs,
-    AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, BecomeArgs, Cli,
-    CliVerb, ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell,
-    CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs,
-    FleetArgs, ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb,
-    InitArgs, InspectArgs, JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs,
-    McpArgs, McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs, PolicyArgs,
-    PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs,
-    RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
-    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs, StoreBackupArgs,
-    StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice,
-    TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs, UnitChoice,
-    WaitArgs, WhenColours, WriteArgs, WritingArgs, parse,
+    AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, AwaitedEvent,
+    BecomeArgs, Cli, CliVerb, ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb,
+    CompletedShell, CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs,
+    ExportArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress,
+    HostsArgs, HostsVerb, InitArgs, InspectArgs, JobsArgs, ListTokensArgs, LogArgs, LogFormat,
+    LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs, PingArgs,
+    PolicyArgs, PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs,
+    ReadArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs,
+    SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
+    StoreBackupArgs, StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
+    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs,
+    UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs, parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
@@ -37,6 +37,6 @@ pub use verbs::{
     completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
     inspect, jobs, log, man, mcp, ping, policy, put, read, run, screen, search, signal, spawn,
     store_backup, store_check, store_copy, store_repair, store_restore, tail, token, trust, wait,
-    write,
+    watch, write,
 };
 pub use version::answer_version;

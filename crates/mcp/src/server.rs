@@ -19,7 +19,7 @@ use crate::app::{LOG_APP, ui_meta};
 use crate::ask::Elicitor;
 use crate::resources::Subscriptions;
 use crate::tools::{
-    CancelledTools, Parked, ToolCall, ToolText, answer, answered, input_without, output, tasks,
+    Parked, Tasks, ToolCall, ToolText, answer, answered, input_without, output, tasks,
 };
 use sshjobs_core::jobs::{Role, nearest};
 use sshjobs_wire::{Repeat, Service, WireRequest, for_each_verb};
@@ -30,7 +30,7 @@ pub(super) struct McpServer {
     pub(super) service: Arc<Service>,
     pub(super) tool_router: Arc<ToolRouter<Self>>,
     pub(super) subscriptions: Arc<Subscriptions>,
-    pub(super) tasks: Arc<CancelledTools>,
+    pub(super) tasks: Arc<Tasks>,
     pub(super) elicitor: Arc<Elicitor>,
     /// Calls whose clients are asking a person.
     pub(super) parked: Arc<Parked<ToolCall>>,
@@ -189,7 +189,7 @@ impl McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let knows_tasks = context.client_capabilities().is_some_and(|can| can.supports_tasks());
-        if !knows_tasks || !matches!(&*request.name, tasks::RUN | tasks::WAIT) {
+        if !knows_tasks || !matches!(&*request.name, tasks::RUN | tasks::TAIL | tasks::WAIT) {
             return self.tool_router.call(ToolCallContext::new(self, request, context)).await;
         }
         let called = self.tasks.call(

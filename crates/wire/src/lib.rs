@@ -48,13 +48,14 @@ pub use verbs::parse_mode;
 pub use verbs::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, AuditLine, AuditReply,
     Because, ChangedRow, CommandRequest, CursorAt, DeliveryRoute, DetailArg, EditArg, Encoding,
-    EndReason, FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction,
-    ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply,
-    HostsRequest, JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, LineRecord, MatchEntry,
-    Partial, ProcessEntry, ProcessList, PutGroup, PutReply, PutRequest, ReadReply, ReadRequest,
-    Repeat, Reversed, RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest,
-    SettingEntry, SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName,
-    StyledSpan, TailReply, TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry,
-    VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
+    EndReason, EventKind, FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat,
+    ForwardAction, ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry,
+    HostsReply, HostsRequest, JobEntry, JobEvent, JobTail, JobsReply, JobsRequest, LastLinesOf,
+    LineRecord, MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup, PutReply, PutRequest,
+    ReadReply, ReadRequest, Repeat, Reversed, RunOptions, RunReply, RunRequest, Screen,
+    SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size, SpawnReply,
+    SpawnRequest, StreamName, StyledSpan, TailReply, TailRequest, TemplateEntry, TerminalEntry,
+    UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

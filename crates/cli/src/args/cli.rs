@@ -13,7 +13,7 @@ use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, HostsVerb, PingArgs, TrustArgs};
 use super::jobs::{
     AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
-    SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
+    SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WatchArgs, WriteArgs,
 };
 use super::mcp::McpArgs;
 use super::policy::PolicyArgs;
@@ -204,6 +204,8 @@ pub enum CliVerb {
     Signal(SignalArgs),
     /// Wait until jobs have ended.
     Wait(WaitArgs),
+    /// Print a line for each event of jobs: an end, a question, a silence, a matching line.
+    Watch(WatchArgs),
     /// List jobs of all sshjobs processes of this user.
     #[command(visible_alias = "ps")]
     Jobs(JobsArgs),

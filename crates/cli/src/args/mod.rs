@@ -39,9 +39,9 @@ pub use filter::FilterArgs;
 pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
-    AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
-    SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs,
-    WriteArgs,
+    AttachArgs, AwaitedEvent, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs,
+    ScreenArgs, SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice,
+    WaitArgs, WatchArgs, WriteArgs,
 };
 pub use mcp::{McpArgs, McpClient, McpInstallArgs, McpSubcommand};
 pub use parse::parse;

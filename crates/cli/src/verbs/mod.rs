@@ -34,7 +34,8 @@ pub(crate) use jobs::{
     age, attach_to, detail_in_words, duration_of, exit_text, in_largest_unit, page_log, state_of,
 };
 pub use jobs::{
-    attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, write,
+    attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, watch,
+    write,
 };
 pub use man::man;
 pub use mcp::mcp;

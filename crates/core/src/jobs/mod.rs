@@ -39,6 +39,7 @@ mod config;
 mod demo;
 mod door;
 mod error;
+mod events;
 #[cfg(feature = "files")]
 mod files;
 mod fleet;
@@ -66,6 +67,7 @@ pub use command::Command;
 pub use config::Config;
 pub use demo::Demo;
 pub use error::{Error, ErrorKind};
+pub use events::{AwaitedEvents, BadEventCursor, EventCursor, EventLook};
 #[cfg(feature = "files")]
 pub use files::HostPath;
 pub use fleet::FleetSpec;
@@ -97,7 +99,7 @@ pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::runner::{
     Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
 };
-pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Receiver};
+pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Occasion, Receiver};
 pub use sshjobs_job::{
     Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Draft, EndCause,
     EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, KilledProcess, LostWhy, Member,

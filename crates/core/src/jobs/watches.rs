@@ -7,12 +7,13 @@ use std::time::Duration;
 use regex::Regex;
 use tokio::task::JoinSet;
 
+use super::events::{AwaitedEvents, EventCursor, EventLook, EventSource};
 use super::jobs::Jobs;
 use super::notify::{ChosenBy, Notifier, NotifyOn, NotifyRule};
-use crate::jobs::{LineNo, PageQuery, Selection, Stream, Wait};
-use crate::runner::{Permitted, SeenJob};
-use sshjobs_job::notify::{Occasion, Receiver, shortened};
-use sshjobs_job::{Caller, CursorMove, CursorName, Job, Log};
+use crate::jobs::LineNo;
+use crate::runner::Permitted;
+use sshjobs_job::notify::{Occasion, Receiver};
+use sshjobs_job::{Caller, CursorMove, CursorName, Job};
 use sshjobs_store::StoreError;
 
 /// One rule's watch of one job.
@@ -24,8 +25,6 @@ struct JobWatch {
     targets: Vec<String>,
 }
 
-/// Time between two looks for a prompt.
-const PROMPT_LOOK: Duration = Duration::from_secs(2);
 /// Time after a matching line in which no other line is looked for.
 const MATCH_PAUSE: Duration = Duration::from_secs(60);
 /// Practically unlimited.
@@ -64,11 +63,18 @@ impl JobWatch {
             match occasion {
                 NotifyOn::End | NotifyOn::Failure => {}
                 NotifyOn::Prompt => {
-                    watches.spawn(watch.for_prompts());
+                    let prompts = AwaitedEvents {
+                        prompt: true,
+                        ..AwaitedEvents::default()
+                    };
+                    watches.spawn(watch.for_events(prompts));
                 }
                 NotifyOn::Silence => {
-                    let limit = Duration::from_secs(rule.silence_s.unwrap_or_default());
-                    watches.spawn(watch.for_silence(limit));
+                    let silences = AwaitedEvents {
+                        silence: rule.silence_s.map(Duration::from_secs),
+                        ..AwaitedEvents::default()
+                    };
+                    watches.spawn(watch.for_events(silences));
                 }
                 NotifyOn::Match => {
                     // The configuration was checked when it was read.
@@ -81,44 +87,17 @@ impl JobWatch {
         }
     }
 
-    /// Notifies of each prompt once.
-    async fn for_prompts(self) {
-        let mut notified_bytes = None;
-        while !self.job.over_within(PROMPT_LOOK).await {
-            let total_bytes = self.job.status().total_bytes;
-            if notified_bytes == Some(total_bytes) || !self.awaits_input().await {
-                continue;
-            }
-            let unfinished =
-                self.job.read_log(|log| log.silent_partial(Selection::Both, Duration::ZERO));
-            if let Some(text) = unfinished {
-                notified_bytes = Some(total_bytes);
-                let text = shortened(&text);
-                self.notify(Occasion::Prompt { text });
-            }
-        }
-    }
-
-    /// Notifies of each silence once.
-    async fn for_silence(self, limit: Duration) {
-        loop {
-            let status = self.job.status();
-            let rest = limit.saturating_sub(status.silent);
-            if self.job.over_within(rest).await {
-                return;
-            }
-            if !rest.is_zero() {
-                // It may have printed something meanwhile.
-                continue;
-            }
-            let seconds = limit.as_secs();
-            self.notify(Occasion::Silent { seconds });
-            let printed_before = status.total_bytes;
-            self.job
-                .wait_for(FOREVER, |log| {
-                    log.outcome().is_some() || total_bytes(log) != printed_before
-                })
-                .await;
+    /// Notifies of each prompt, or of each silence, once.
+    async fn for_events(self, awaited: AwaitedEvents) {
+        let mut cursor = EventCursor::default();
+        // Fails only if a pattern takes too long, and there is none.
+        while let Ok(EventLook {
+            event: Some(event),
+            cursor: next,
+        }) = self.source().next(&awaited, cursor, FOREVER).await
+        {
+            self.notify(event);
+            cursor = next;
         }
     }
 
@@ -138,47 +117,40 @@ impl JobWatch {
             caller: Caller::new(CURSOR_OWNER),
             reader: format!("{} {}", self.targets.join(","), pattern.as_str()),
         };
-        // A line that was printed while no process watched is found, too.
-        let mut cursor = runner.cursor(readable, &name).await?;
+        let awaited = AwaitedEvents {
+            pattern: Some(pattern.clone()),
+            ..AwaitedEvents::default()
+        };
+        let mut cursor = EventCursor {
+            // A line that was printed while no process watched is found, too.
+            line: runner.cursor(readable, &name).await?,
+            ..EventCursor::default()
+        };
         loop {
-            let query = PageQuery {
-                max_lines: 1,
-                ..PageQuery::after(cursor)
-            };
-            let wait = Wait {
-                patience: FOREVER,
-                filter: Some(pattern.clone()),
-                ..Wait::default()
-            };
-            let tail = self.job.tail(&query, &wait).await?;
-            cursor = tail.page.last_line_no;
-            if let Some(line) = tail.page.lines.into_iter().next() {
-                self.notify(Occasion::Matched {
-                    line_no: line.line_no.value(),
-                    text: shortened(&line.text),
-                });
-                self.job.over_within(MATCH_PAUSE).await;
-                // Lines of the pause are not matched.
-                cursor = cursor.max(self.newest_line());
-            }
+            let look = self.source().next(&awaited, cursor, FOREVER).await?;
+            cursor = look.cursor;
+            let Some(matched) = look.event else { return Ok(()) };
+            self.notify(matched);
+            self.job.over_within(MATCH_PAUSE).await;
+            // Lines of the pause are not matched.
+            cursor.line = cursor.line.max(self.newest_line());
             // After the notification: of a process that ends meanwhile, the next one notifies again.
             let step = CursorMove {
                 from: None,
-                to: cursor,
+                to: cursor.line,
             };
             if let Err(error) = runner.move_cursor(readable, &name, step).await {
                 // Only the next process needs it. It may notify again, with the same id.
                 tracing::debug!(job = self.job.id.as_str(), %error, "a cursor can't be stored");
             }
-            if self.job.is_over() && cursor >= self.newest_line() {
-                return Ok(());
-            }
         }
     }
 
-    async fn awaits_input(&self) -> bool {
-        let job = SeenJob::new(Arc::clone(&self.job));
-        self.jobs.door.runner().awaits_input(&job, Selection::Both).await
+    fn source(&self) -> EventSource<'_> {
+        EventSource {
+            runner: self.jobs.door.runner(),
+            job: Permitted::for_notifications(&self.job),
+        }
     }
 
     fn newest_line(&self) -> LineNo {
@@ -189,10 +161,6 @@ impl JobWatch {
         let receivers = self.targets.iter().cloned().map(Receiver::Target).collect();
         self.notifier.notify(receivers, occasion, &self.job);
     }
-}
-
-fn total_bytes(log: &Log) -> u64 {
-    Stream::ALL.into_iter().map(|stream| log.ring().total_bytes(stream)).sum()
 }
 
 /// Why lines can't be matched.

@@ -13,5 +13,5 @@ pub(crate) use answered::answered;
 pub(crate) use call::ToolCall;
 pub(crate) use parked::Parked;
 pub(crate) use table::ToolText;
-pub(crate) use tasks::CancelledTools;
+pub(crate) use tasks::Tasks;
 pub(crate) use tool_call::{answer, input_without, output};

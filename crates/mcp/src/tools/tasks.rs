@@ -6,7 +6,7 @@
 //! the id sees what its caller may see, and no more. Only cancellations are remembered: while the
 //! server lives, or in a cluster for a day. The job continues, as with every cancelled call.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,18 +22,23 @@ use serde_json::Value;
 use super::tool_call::{failure, success};
 use crate::ask::unguessable;
 use sshjobs_base::lock::lock;
-use sshjobs_wire::{Code, Error, RunRequest, Service, WaitReply, WaitRequest, WireRequest};
+use sshjobs_wire::{
+    Because, Code, Error, EventKind, KeepArg, RunRequest, Service, TailReply, TailRequest,
+    WaitReply, WaitRequest, WireRequest,
+};
 
 /// The tools whose calls may become tasks. A spawn never does: the model would lose the job's id.
 pub(crate) const RUN: &str = "ssh_run";
 pub(crate) const WAIT: &str = "ssh_wait";
+pub(crate) const TAIL: &str = "ssh_tail";
 
 /// Contents of a task's id.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TaskId {
     /// Milliseconds since the Unix epoch.
     created: u64,
-    /// End of the wait, if the caller has set one.
+    /// End of the wait, if the caller of ssh_run has set one. The other tools' wait_ms is no limit for a
+    /// task: its client wants to be woken.
     until: Option<u64>,
     waits: Waits,
 }
@@ -51,15 +56,24 @@ enum Waits {
         arguments: JsonObject,
     },
     Jobs(WaitRequest),
+    /// A line, or the end.
+    Line(TailRequest),
 }
 
-/// Cancelled tasks.
+/// Tasks as far as the server remembers them.
 #[derive(Default)]
-pub(crate) struct CancelledTools(Mutex<VecDeque<String>>);
+pub(crate) struct Tasks {
+    /// Ids of cancelled tasks.
+    cancelled: Mutex<VecDeque<String>>,
+    /// Cursors up to which each task has looked for events, newest task last. Without them a poll looks
+    /// from the start.
+    looked: Mutex<VecDeque<(String, BTreeMap<String, String>)>>,
+}
 
 /// Arguments that may be secrets.
-const SECRETS: [&str; 2] = ["env", "stdin"];
-/// Time for which a call is waited for before it becomes a task: most commands are quick.
+const SECRETS: [&str; 3] = ["env", "script", "stdin"];
+/// Time for which a call is waited for before it becomes a task: most commands are quick. A call with a
+/// shorter `wait_ms` is answered directly.
 const AT_ONCE_MS: i64 = 1000;
 /// Recommended pause between two polls of a client.
 const POLL_MS: u64 = 1000;
@@ -67,10 +81,10 @@ const POLL_MS: u64 = 1000;
 const LONGEST_ID: usize = 4096;
 /// The end of the year 9999, in milliseconds since the Unix epoch: the last time in RFC 3339.
 const LATEST_MS: u64 = 253_402_300_799_999;
-/// Maximum cancelled tasks that are remembered.
-const MOST_CANCELLED: usize = 1000;
+/// Maximum tasks that are remembered.
+const MOST_REMEMBERED: usize = 1000;
 
-impl CancelledTools {
+impl Tasks {
     /// Performs a call for a client that supports tasks: returns its result if it is quick,
     /// otherwise a task.
     pub(crate) async fn call(
@@ -80,9 +94,11 @@ impl CancelledTools {
         arguments: JsonObject,
     ) -> CallToolResponse {
         let called = match tool {
-            RUN => run(service, arguments).await,
-            // `Server::call_known` passes only these two tools.
-            _ => wait(service, arguments).await,
+            // Boxed, because without optimization the callers of futures this large overflow the stack.
+            RUN => Box::pin(run(service, arguments)).await,
+            TAIL => Box::pin(tail(service, arguments)).await,
+            // `Server::call_known` passes only these tools.
+            _ => Box::pin(wait(service, arguments)).await,
         };
         called.unwrap_or_else(|error| failure(&error).into())
     }
@@ -97,13 +113,13 @@ impl CancelledTools {
         let payload = if self.is_cancelled(service, id).await? {
             TaskPayload::Cancelled
         } else {
-            task.payload(service).await?
+            task.payload(service, self, id).await?
         };
         Ok(task.told(id, payload))
     }
 
     async fn is_cancelled(&self, service: &Service, id: &str) -> Result<bool, ErrorData> {
-        if lock(&self.0).iter().any(|cancelled| cancelled == id) {
+        if lock(&self.cancelled).iter().any(|cancelled| cancelled == id) {
             return Ok(true);
         }
         service.is_task_cancelled_elsewhere(id).await.map_err(not_asked)
@@ -114,14 +130,49 @@ impl CancelledTools {
         // Bounds the length of the id, and so the memory of the list.
         TaskId::parse(id)?;
         service.cancel_task_everywhere(id).await.map_err(not_asked)?;
-        let mut cancelled = lock(&self.0);
+        let mut cancelled = lock(&self.cancelled);
         if !cancelled.iter().any(|known| known == id) {
             cancelled.push_back(id.to_owned());
         }
-        if cancelled.len() > MOST_CANCELLED {
+        if cancelled.len() > MOST_REMEMBERED {
             cancelled.pop_front();
         }
         Ok(())
+    }
+
+    /// The cursors up to which a task has looked.
+    fn looked(&self, id: &str) -> Option<BTreeMap<String, String>> {
+        let looked = lock(&self.looked);
+        looked.iter().find(|(known, _)| known == id).map(|(_, cursors)| cursors.clone())
+    }
+
+    fn note_look(&self, id: &str, cursors: BTreeMap<String, String>) {
+        let mut looked = lock(&self.looked);
+        looked.retain(|(known, _)| known != id);
+        looked.push_back((id.to_owned(), cursors));
+        if looked.len() > MOST_REMEMBERED {
+            looked.pop_front();
+        }
+    }
+
+    /// Looks whether the condition of a wait is met, from where the last look for this task has ended.
+    async fn look(
+        &self,
+        service: &Service,
+        id: &str,
+        request: &WaitRequest,
+    ) -> Result<WaitReply, Error> {
+        let reply = service
+            .wait(WaitRequest {
+                wait_ms: Some(0),
+                cursors: self.looked(id).unwrap_or_else(|| request.cursors.clone()),
+                ..request.clone()
+            })
+            .await?;
+        if reply.timed_out && !reply.cursors.is_empty() {
+            self.note_look(id, reply.cursors.clone());
+        }
+        Ok(reply)
     }
 }
 
@@ -134,7 +185,12 @@ async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolRespons
     let reply = match service.run(request).await {
         Ok(reply) => reply,
         Err(error) if error.code == Code::ApprovalPending => {
-            return until_approved(arguments, wait_ms).ok_or(error);
+            let task = if is_long(wait_ms) {
+                until_approved(arguments, wait_ms)
+            } else {
+                None
+            };
+            return task.ok_or(error);
         }
         Err(error) => return Err(error),
     };
@@ -142,7 +198,7 @@ async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolRespons
         job_id: reply.job_id.clone(),
         max_bytes,
     };
-    let task = TaskId::new(waits, wait_ms).filter(|task| reply.still_running && !task.is_over());
+    let task = TaskId::new(waits, wait_ms).filter(|_| reply.still_running && is_long(wait_ms));
     // If there is none, the reply itself says how to follow the job.
     Ok(task.and_then(|task| task.begun()).unwrap_or_else(|| success(&reply).into()))
 }
@@ -159,8 +215,7 @@ fn until_approved(mut arguments: JsonObject, wait_ms: Option<i64>) -> Option<Cal
     if key.is_null() {
         *key = Value::String(format!("task-{}", unguessable()));
     }
-    let task = TaskId::new(Waits::Approval { arguments }, wait_ms);
-    task.filter(|task| !task.is_over()).and_then(|task| task.begun())
+    TaskId::new(Waits::Approval { arguments }, wait_ms).and_then(|task| task.begun())
 }
 
 async fn wait(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {
@@ -173,23 +228,51 @@ async fn wait(service: &Service, arguments: JsonObject) -> Result<CallToolRespon
             ..request.clone()
         })
         .await?;
-    let task = TaskId::new(Waits::Jobs(request.clone()), wait_ms);
-    let task = task.filter(|task| reply.timed_out && !task.is_over());
-    match task.and_then(|task| task.begun()) {
+    if !reply.timed_out || !is_long(wait_ms) {
+        return Ok(success(&reply).into());
+    }
+    match TaskId::new(Waits::Jobs(request.clone()), None).and_then(|task| task.begun()) {
         Some(begun) => Ok(begun),
         // Too long for an id, so it is waited for here.
-        None if reply.timed_out => Ok(success(&service.wait(request).await?).into()),
-        None => Ok(success(&reply).into()),
+        None => Ok(success(&service.wait(request).await?).into()),
     }
+}
+
+/// Follows a job. The wait for a line can become a task; other reads are answered directly.
+async fn tail(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {
+    let request = TailRequest::parse(arguments)?;
+    let waits_for_line =
+        request.until.is_some() && !request.job_id.is_empty() && request.reader.is_none();
+    if !waits_for_line || !is_long(Some(request.wait_ms)) {
+        return Ok(success(&service.tail(request).await?).into());
+    }
+    let reply = service
+        .tail(TailRequest {
+            wait_ms: AT_ONCE_MS,
+            ..request.clone()
+        })
+        .await?;
+    // Lines that fill a page are news, too: what follows them is waited for by the next call.
+    if reply.returned_because != Because::Timeout {
+        return Ok(success(&reply).into());
+    }
+    match TaskId::new(Waits::Line(request.clone()), None).and_then(|task| task.begun()) {
+        Some(begun) => Ok(begun),
+        None => Ok(success(&service.tail(request).await?).into()),
+    }
+}
+
+/// Whether a call wants to wait for longer than it may at once.
+fn is_long(wait_ms: Option<i64>) -> bool {
+    wait_ms.is_none_or(|wait| wait > AT_ONCE_MS)
 }
 
 impl TaskId {
     fn new(waits: Waits, wait_ms: Option<i64>) -> Option<Self> {
         let created = now();
-        let until = wait_ms.map(|wait| created.saturating_add_signed(wait.max(0)));
         let task = Self {
             created,
-            until,
+            until: wait_ms.map(|wait| created.saturating_add_signed(wait.max(0))),
             waits,
         };
         (task.text().len() <= LONGEST_ID).then_some(task)
@@ -222,8 +305,13 @@ impl TaskId {
         )))
     }
 
-    /// The result of the call, once its condition is met or its time has passed.
-    async fn outcome(&self, service: &Service) -> Result<Option<CallToolResult>, Error> {
+    /// The result of the call, once its condition is met.
+    async fn outcome(
+        &self,
+        service: &Service,
+        tasks: &Tasks,
+        id: &str,
+    ) -> Result<Option<CallToolResult>, Error> {
         Ok(match &self.waits {
             Waits::Run { job_id, max_bytes } => {
                 let reply = service.ran(job_id, *max_bytes).await?;
@@ -241,20 +329,33 @@ impl TaskId {
                 }
             }
             Waits::Jobs(request) => {
-                let reply = service
-                    .wait(WaitRequest {
-                        wait_ms: Some(0),
-                        ..request.clone()
-                    })
-                    .await?;
-                (!reply.timed_out || self.is_over()).then(|| success(&reply))
+                let reply = tasks.look(service, id, request).await?;
+                (!reply.timed_out).then(|| success(&reply))
+            }
+            Waits::Line(request) => {
+                let cursor = request.since_line_no.unwrap_or(0).max(0).to_string();
+                let wait = WaitRequest {
+                    on: vec![EventKind::End, EventKind::Match],
+                    until: request.until.clone(),
+                    cursors: BTreeMap::from([(request.job_id.clone(), cursor)]),
+                    ..WaitRequest::new(vec![request.job_id.clone()])
+                };
+                if tasks.look(service, id, &wait).await?.timed_out {
+                    return Ok(None);
+                }
+                Some(success(&up_to_match(service, request.clone()).await?))
             }
         })
     }
 
     /// The result of the call, or that it is not there yet.
-    async fn payload(&self, service: &Service) -> Result<TaskPayload, ErrorData> {
-        let result = match self.outcome(service).await {
+    async fn payload(
+        &self,
+        service: &Service,
+        tasks: &Tasks,
+        id: &str,
+    ) -> Result<TaskPayload, ErrorData> {
+        let result = match Box::pin(self.outcome(service, tasks, id)).await {
             Ok(Some(result)) => result,
             Ok(None) => return Ok(TaskPayload::Working),
             // An error of the tool is a result, so the task is complete.
@@ -281,9 +382,27 @@ impl TaskId {
             Waits::Approval { .. } => {
                 task.with_status_message("waits for an approver, or for its job")
             }
+            Waits::Line(request) => task.with_status_message(format!("job {}", request.job_id)),
             Waits::Jobs(_) => task,
         }
     }
+}
+
+/// The lines up to the one that matches. Of more than fit, the last ones: a task has waited for that line.
+async fn up_to_match(service: &Service, request: TailRequest) -> Result<TailReply, Error> {
+    let request = TailRequest {
+        wait_ms: 0,
+        ..request
+    };
+    let reply = service.tail(request.clone()).await?;
+    if !reply.has_more {
+        return Ok(reply);
+    }
+    let last = TailRequest {
+        keep: KeepArg::Last,
+        ..request
+    };
+    service.tail(last).await
 }
 
 /// Milliseconds since the Unix epoch.

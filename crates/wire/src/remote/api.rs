@@ -15,8 +15,8 @@ use super::running::Running;
 use super::session::JobSession;
 use crate::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ExportFormat,
-    Group, JobEntry, LastLinesOf, NotificationsReply, Repeat, Service, SessionRequest, VoteRequest,
-    WaitMode, WaitRequest, WriteRequest, for_each_verb,
+    Group, JobEntry, NotificationsReply, Repeat, Service, SessionRequest, VoteRequest, WaitRequest,
+    WriteRequest, for_each_verb,
 };
 
 /// The verbs, in this process or on a server.
@@ -149,11 +149,8 @@ impl Api {
     /// The current state of a job and, for a fleet that has ended, its members grouped by outcome.
     pub async fn entry_and_groups(&self, id: &str) -> Result<(JobEntry, Vec<Group>), Error> {
         let request = WaitRequest {
-            job_ids: vec![id.to_owned()],
-            mode: WaitMode::All,
             wait_ms: Some(0),
-            last_lines: 0,
-            last_lines_of: LastLinesOf::Failed,
+            ..WaitRequest::new(vec![id.to_owned()])
         };
         let mut reply = self.wait(request).await?;
         let entry = reply.jobs.pop().ok_or_else(|| {

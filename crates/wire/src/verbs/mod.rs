@@ -5,6 +5,7 @@ mod at_replica;
 mod audit;
 mod command;
 mod end_reason;
+mod events;
 mod forget;
 mod forward;
 mod get;
@@ -35,6 +36,7 @@ pub use command::CommandRequest;
 #[doc(hidden)]
 pub use command::parse_become;
 pub use end_reason::EndReason;
+pub use events::{EventKind, JobEvent};
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};

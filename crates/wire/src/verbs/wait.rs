@@ -1,20 +1,22 @@
 //! The verb wait.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
+use super::events::{EventKind, JobEvent, awaited, position};
 use super::jobs::{JobEntry, shortened};
 use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::{Clamped, Group, Service, Standing};
-use sshjobs_core::jobs::{Job, ReadableJob, Verb};
+use sshjobs_core::jobs::{AwaitedEvents, EventCursor, EventLook, Job, ReadableJob, Verb};
 
 /// Wait until jobs have ended.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -26,9 +28,21 @@ pub struct WaitRequest {
     /// Wait for all jobs, or any.
     #[serde(default)]
     pub mode: WaitMode,
-    /// Milliseconds to wait, up to 50000. Default 30000.
+    /// Milliseconds to wait, up to 50000. Default 30000. As a task it has no limit.
     #[serde(default)]
     pub wait_ms: Option<i64>,
+    /// Return at the first of these events of any job. Default: end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<EventKind>,
+    /// With on=match: regex for lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// With on=silence: milliseconds without output. Default 60000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_ms: Option<i64>,
+    /// With on: cursors of the previous reply; earlier events are skipped.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cursors: BTreeMap<String, String>,
     /// Last lines of each job that failed, or of all with last_lines_of=all. Up to 100, default 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
@@ -71,6 +85,12 @@ pub struct WaitReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(skip)]
     pub groups: Vec<Group>,
+    /// With on: the events, at most one of each job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<JobEvent>,
+    /// With on: cursors for the next call, by job.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cursors: BTreeMap<String, String>,
     /// Number of jobs that have ended.
     pub ended: usize,
     /// Whether the time limit was reached first.
@@ -97,18 +117,8 @@ impl Service {
             let message = format!("job_ids names {} jobs", request.job_ids.len());
             return Err(Error::invalid(message, "name 1 to 1000 jobs"));
         }
-        let mut seen = HashSet::new();
-        let mut jobs: Vec<WaitedJob> = Vec::new();
-        for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
-            let job = self.job(Verb::Wait, id).await?;
-            let shows_lines = request.last_lines > 0 || job.is_fleet();
-            let readable = if shows_lines {
-                job.readable_if_allowed().await
-            } else {
-                None
-            };
-            jobs.push(WaitedJob { job, readable });
-        }
+        let events = request.awaited()?;
+        let mut jobs = self.waited_jobs(&request, events.is_some()).await?;
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms(
             "wait_ms",
@@ -118,14 +128,20 @@ impl Service {
         // Before the wait, so that a mistake is reported at once.
         let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;
         let deadline = Instant::now() + Duration::from_millis(wait);
-        let waiting = async {
-            match request.mode {
-                WaitMode::All => all_ended(&jobs, deadline).await,
-                WaitMode::Any => any_ended(&jobs, deadline).await,
-            }
-        };
-        // However the wait ends, the logs hold the answer.
-        self.unless_closed(waiting).await;
+        let mut happened = Vec::new();
+        if let Some(awaited) = &events {
+            // Boxed, because without optimization the callers of a future this large overflow the stack.
+            happened = Box::pin(self.first_events(&mut jobs, awaited, deadline)).await?;
+        } else {
+            let waiting = async {
+                match request.mode {
+                    WaitMode::All => all_ended(&jobs, deadline).await,
+                    WaitMode::Any => any_ended(&jobs, deadline).await,
+                }
+            };
+            // However the wait ends, the logs hold the answer.
+            self.unless_closed(waiting).await;
+        }
         let entry = |waited: &WaitedJob| {
             let entry = JobEntry::of(&waited.job);
             let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);
@@ -143,20 +159,131 @@ impl Service {
         self.note_reasons(&mut entries).await;
         // Counted from the entries, so that the number agrees with the states in this reply.
         let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
-        let wanted = if request.mode == WaitMode::All {
-            jobs.len()
-        } else {
-            1
+        // Also if the service is closing; the caller then waits again.
+        let timed_out = match (&events, request.mode) {
+            (Some(_), _) => happened.is_empty() && jobs.iter().any(|job| !job.cursor.is_at_end),
+            (None, WaitMode::All) => ended < jobs.len(),
+            (None, WaitMode::Any) => ended == 0,
+        };
+        let cursor_of = |waited: &WaitedJob| {
+            let id = waited.job.id().to_owned();
+            (id, waited.cursor.to_string())
         };
         Ok(WaitReply {
             jobs: entries,
             groups: groups(&jobs),
+            cursors: events.iter().flat_map(|_| jobs.iter().map(cursor_of)).collect(),
+            events: happened,
             ended,
-            // Also true if the service is closing; the caller then waits again.
-            timed_out: ended < wanted,
+            timed_out,
             clamped: clamps.0,
         })
     }
+
+    /// The jobs of a request, each once. If events are waited for, their output must be readable.
+    async fn waited_jobs(
+        &self,
+        request: &WaitRequest,
+        has_events: bool,
+    ) -> Result<Vec<WaitedJob>, Error> {
+        let mut seen = HashSet::new();
+        let mut jobs: Vec<WaitedJob> = Vec::new();
+        for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
+            let job = self.job(Verb::Wait, id).await?;
+            let shows_lines = request.last_lines > 0 || job.is_fleet();
+            let readable = if has_events {
+                // Events tell what the job has printed.
+                Some(job.readable(Verb::Tail).await?)
+            } else if shows_lines {
+                job.readable_if_allowed().await
+            } else {
+                None
+            };
+            let cursor = position(&request.cursors, id)?;
+            jobs.push(WaitedJob {
+                job,
+                readable,
+                cursor,
+            });
+        }
+        Ok(jobs)
+    }
+
+    /// The next events of jobs, at most one of each, once there is one. Moves the cursors behind them.
+    async fn first_events(
+        &self,
+        jobs: &mut [WaitedJob],
+        awaited: &AwaitedEvents,
+        deadline: Instant,
+    ) -> Result<Vec<JobEvent>, Error> {
+        // At once first, so that a job with news does not hide those of others.
+        let happened = look(jobs, awaited, Duration::ZERO).await?;
+        if !happened.is_empty() || jobs.iter().all(|waited| waited.cursor.is_at_end) {
+            return Ok(happened);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let waiting = async {
+            let mut looks: FuturesUnordered<_> = jobs
+                .iter()
+                .filter(|waited| !waited.cursor.is_at_end)
+                .map(|waited| waited.next_event(awaited, left))
+                .collect();
+            while let Some(look) = looks.next().await {
+                if look?.event.is_some() {
+                    break;
+                }
+            }
+            Ok::<(), Error>(())
+        };
+        if let Some(waited) = self.unless_closed(waiting).await {
+            waited?;
+        }
+        look(jobs, awaited, Duration::ZERO).await
+    }
+}
+
+impl WaitRequest {
+    /// A request for the end of jobs.
+    pub fn new(job_ids: Vec<String>) -> Self {
+        Self {
+            job_ids,
+            mode: WaitMode::default(),
+            wait_ms: None,
+            on: Vec::new(),
+            until: None,
+            quiet_ms: None,
+            cursors: BTreeMap::new(),
+            last_lines: 0,
+            last_lines_of: LastLinesOf::default(),
+        }
+    }
+
+    /// The events for which it waits. `None` if it waits for ends by its mode.
+    fn awaited(&self) -> Result<Option<AwaitedEvents>, Error> {
+        let is_about_ends = self.on.iter().all(|kind| *kind == EventKind::End);
+        let awaited = awaited(&self.on, self.until.as_deref(), self.quiet_ms)?;
+        Ok((!is_about_ends || !self.cursors.is_empty()).then_some(awaited))
+    }
+}
+
+/// Looks for an event of each job, and moves the cursors behind them.
+async fn look(
+    jobs: &mut [WaitedJob],
+    awaited: &AwaitedEvents,
+    patience: Duration,
+) -> Result<Vec<JobEvent>, Error> {
+    let looks = jobs.iter().map(|waited| waited.next_event(awaited, patience));
+    let looks: Vec<EventLook> = try_join_all(looks).await?;
+    let mut events = Vec::new();
+    for (waited, look) in jobs.iter_mut().zip(looks) {
+        waited.cursor = look.cursor;
+        if let Some(occasion) = look.event {
+            let status = waited.job.status();
+            let id = waited.job.id();
+            events.push(JobEvent::new(id, occasion, look.cursor, &status));
+        }
+    }
+    Ok(events)
 }
 
 /// A job that is waited for.
@@ -165,6 +292,24 @@ struct WaitedJob {
     /// The job with leave to show its lines. `None` if the reply shows none, or the caller may know only
     /// that it has ended.
     readable: Option<ReadableJob>,
+    /// The position from which its events are looked for.
+    cursor: EventCursor,
+}
+
+impl WaitedJob {
+    async fn next_event(
+        &self,
+        awaited: &AwaitedEvents,
+        patience: Duration,
+    ) -> Result<EventLook, Error> {
+        match &self.readable {
+            Some(job) => Ok(job.next_event(awaited, self.cursor, patience).await?),
+            None => Ok(EventLook {
+                event: None,
+                cursor: self.cursor,
+            }),
+        }
+    }
 }
 
 /// The members of a fleet with their output. Empty for a caller who may know only that it has ended.

@@ -15,7 +15,8 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Follow jobs",
         &[
-            "tail", "log", "attach", "screen", "inspect", "top", "wait", "read", "search", "export",
+            "tail", "log", "attach", "screen", "inspect", "top", "wait", "watch", "read", "search",
+            "export",
         ],
     ),
     ("Manage jobs", &["jobs", "write", "signal", "forget"]),

@@ -16,6 +16,7 @@ mod search;
 mod signal;
 mod tail;
 mod wait;
+mod watch;
 mod write;
 
 pub use attach::attach;
@@ -35,4 +36,5 @@ pub use search::search;
 pub use signal::signal;
 pub use tail::tail;
 pub use wait::wait;
+pub use watch::watch;
 pub use write::write;

@@ -12,7 +12,7 @@ use crate::json::json;
 use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Error, JobEntry, LastLinesOf, WaitMode, WaitRequest};
+use sshjobs_wire::{Error, JobEntry, WaitMode, WaitRequest};
 
 /// Length of the first wait. After each wait, a note names hosts that are out of reach.
 const FIRST_WAIT_MS: i64 = 5_000;
@@ -40,15 +40,13 @@ pub async fn wait(api: &Api, args: WaitArgs) -> ProgramExit {
             });
             let reply = api
                 .wait(WaitRequest {
-                    job_ids: left.clone(),
                     mode: if args.any {
                         WaitMode::Any
                     } else {
                         WaitMode::All
                     },
                     wait_ms: Some(left_ms.min(call_limit_ms)),
-                    last_lines: 0,
-                    last_lines_of: LastLinesOf::Failed,
+                    ..WaitRequest::new(left.clone())
                 })
                 .await?;
             if reply.timed_out {

@@ -23,7 +23,7 @@ impl ReadableJob {
     }
 
     /// The job, for reads.
-    pub(super) fn output(&self) -> Permitted<'_, ReadOutput> {
+    pub(crate) fn output(&self) -> Permitted<'_, ReadOutput> {
         self.job.with(&self.permit)
     }
 
