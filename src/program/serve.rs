@@ -7,8 +7,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::cluster::{cluster_when_there, tokens};
 use super::service::{send_notifications, while_notifying};
-use sshjobs_cli::{ProgramExit, ServeArgs};
+use sshjobs_cli::{ProgramExit, ServeArgs, ToolChoice};
 use sshjobs_core::jobs::{Access, Caller, Cluster, Config, Jobs, Prompter, Rights, Role, chain};
+use sshjobs_mcp::{McpOptions, ToolSet};
 use sshjobs_wire::tokens::Tokens;
 use sshjobs_wire::{Code, Error, Service};
 
@@ -46,7 +47,12 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> ProgramExit
     // The client runs on this machine, as its user.
     let service = service.offering_local_files();
     let jobs = service.library().clone();
-    match while_notifying(&jobs, sshjobs_mcp::serve_stdio(service, elicitor)).await {
+    match while_notifying(
+        &jobs,
+        sshjobs_mcp::serve_stdio(service, elicitor, mcp_options(args)),
+    )
+    .await
+    {
         Ok(()) => ProgramExit::SUCCESS,
         Err(error) => {
             sshjobs_cli::report(&Error::new(
@@ -56,6 +62,16 @@ pub(super) async fn serve_stdio(config: Config, args: &ServeArgs) -> ProgramExit
             ));
             ProgramExit::CONNECTION
         }
+    }
+}
+
+fn mcp_options(args: &ServeArgs) -> McpOptions {
+    McpOptions {
+        tools: match args.tools {
+            ToolChoice::All => ToolSet::All,
+            ToolChoice::Core => ToolSet::Core,
+        },
+        has_channel: args.channel,
     }
 }
 
@@ -87,6 +103,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> ProgramEx
     if config.notify.page_url.is_none() {
         config.notify.page_url.clone_from(&args.public_url);
     }
+    let mcp_options = mcp_options(&args);
     let (cluster, mut options) = match prepared(&config, args).await {
         Ok(prepared) => prepared,
         Err(error) => {
@@ -136,7 +153,7 @@ pub(super) async fn serve_http(mut config: Config, args: ServeArgs) -> ProgramEx
             }
         });
         sshjobs_cli::note(&format!("listening on {}", server.addresses()));
-        let mcp = sshjobs_mcp::OverHttp::new(closing.clone(), elicitors.clone());
+        let mcp = sshjobs_mcp::OverHttp::new(closing.clone(), elicitors.clone(), mcp_options);
         let mcp = sshjobs_http::Mount::new("/mcp", move |request| {
             let mcp = mcp.clone();
             async move { mcp.answer(request).await }

@@ -42,6 +42,11 @@ impl McpClient {
         Self::launch(ssh_config, |command| command.args(options).arg("serve"))
     }
 
+    /// The same with options of `serve`.
+    pub fn serving(ssh_config: &Path, options: &[&str]) -> Self {
+        Self::launch(ssh_config, |command| command.arg("serve").args(options))
+    }
+
     /// The same with everything logged to a file.
     pub fn with_log(ssh_config: &Path, log: &Path) -> Self {
         let log = std::fs::File::create(log).expect("a log file");

@@ -26,8 +26,8 @@ pub use args::{
     ReadArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs,
     SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
     StoreBackupArgs, StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
-    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, TurnArgs,
-    UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs, parse,
+    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, ToolChoice, TopArgs, TrustArgs,
+    TurnArgs, UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs, parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};

@@ -2,22 +2,27 @@
 //! prompts, resources, subscriptions and tasks.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
-    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams,
-    GetTaskResult, Icon, Implementation, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
+    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, GetSkillRequestParams,
+    GetSkillResult, GetTaskParams, GetTaskResult, Icon, Implementation, JsonObject,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListSkillsResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, tool_handler};
 
 use super::prompts;
 use super::server::McpServer;
+use crate::channel;
 use crate::resources::{resources, subscriptions};
+use crate::skill;
 use crate::tools::answered;
+use sshjobs_wire::Service;
 
 /// First sentence of the instructions.
 const PURPOSE: &str =
@@ -61,12 +66,18 @@ impl ServerHandler for McpServer {
             .enable_resources_subscribe()
             .enable_resources_list_changed()
             .enable_completions()
-            .enable_tasks();
+            .enable_tasks()
+            .enable_skills();
+        let mut can = can.build();
+        if self.options.has_channel {
+            let channel = (channel::CAPABILITY.to_owned(), JsonObject::new());
+            can.experimental = Some(BTreeMap::from([channel]));
+        }
         let icon = Icon::new(ICON)
             .with_mime_type("image/svg+xml")
             .with_sizes(vec!["any".to_owned()]);
         let own = Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs");
-        ServerConfig::new(can.build())
+        ServerConfig::new(can)
             .with_server_info(own.with_icons(vec![icon]))
             .with_instructions(self.instructions())
     }
@@ -158,7 +169,32 @@ impl ServerHandler for McpServer {
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let server = self.for_request(&context.extensions);
+        if self.options.has_channel {
+            let service = Service::clone(&server.service);
+            let announcing = channel::announce_events(service, context.peer.clone());
+            self.subscriptions.add_task(announcing);
+        }
         self.subscriptions.watch_list(server.service, context.peer);
+    }
+
+    async fn list_skills(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListSkillsResult, ErrorData> {
+        Ok(ListSkillsResult::with_all_items(vec![skill::skill()]))
+    }
+
+    async fn get_skill(
+        &self,
+        request: GetSkillRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetSkillResult, ErrorData> {
+        let skill = skill::skill();
+        if skill.uri != request.uri {
+            return Err(ErrorData::invalid_params("no skill has this URI", None));
+        }
+        Ok(GetSkillResult::new(skill))
     }
 
     async fn unsubscribe(

@@ -6,12 +6,15 @@
 
 mod app;
 mod ask;
+mod channel;
 mod handler;
 mod prompts;
 mod resources;
 mod server;
+mod skill;
 mod tools;
 mod transport;
 
 pub use ask::{AnswerDesk, Elicitor, Elicitors};
+pub use server::{McpOptions, ToolSet};
 pub use transport::{OverHttp, ServeError, serve_stdio};

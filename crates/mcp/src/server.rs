@@ -32,8 +32,35 @@ pub(super) struct McpServer {
     pub(super) subscriptions: Arc<Subscriptions>,
     pub(super) tasks: Arc<Tasks>,
     pub(super) elicitor: Arc<Elicitor>,
+    pub(super) options: McpOptions,
     /// Calls whose clients are asking a person.
     pub(super) parked: Arc<Parked<ToolCall>>,
+}
+
+/// What a server offers to its clients.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct McpOptions {
+    /// The tools.
+    pub tools: ToolSet,
+    /// Whether events of jobs are sent as messages that wake an agent (`claude/channel`).
+    pub has_channel: bool,
+}
+
+/// A choice of tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolSet {
+    /// All tools.
+    #[default]
+    All,
+    /// The six that most sessions need: for clients that put every tool before their model.
+    Core,
+}
+
+impl ToolSet {
+    fn has(self, verb: &str) -> bool {
+        const CORE: [&str; 6] = ["hosts", "run", "signal", "spawn", "tail", "write"];
+        self == Self::All || CORE.contains(&verb)
+    }
 }
 
 /// Start of the name of each tool; its verb follows.
@@ -45,9 +72,9 @@ const SHOW_LOG: [&str; 2] = ["ssh_spawn", "ssh_run"];
 macro_rules! tool_routes {
     ($($verb:ident: $request:ty => $reply:ty, $role:ident, $repeat:ident, $summary:literal;)*) => {
         /// The tools that a caller of this role may use.
-        fn tool_router(role: Role) -> ToolRouter<McpServer> {
+        fn tool_router(role: Role, tools: ToolSet) -> ToolRouter<McpServer> {
             let mut router = ToolRouter::new();
-            $(if role >= Role::$role {
+            $(if role >= Role::$role && tools.has(stringify!($verb)) {
                 let tool = describe::<$request, $reply>(stringify!($verb), Repeat::$repeat);
                 router.add_route(ToolRoute::new_dyn(tool, |call: ToolCallContext<'_, McpServer>| {
                     async move {
@@ -84,14 +111,15 @@ fn describe<Request: WireRequest, Reply: JsonSchema>(verb: &str, repeat: Repeat)
 }
 
 impl McpServer {
-    pub(super) fn new(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Self {
-        let tool_router = tool_router(service.library().rights().role);
+    pub(super) fn new(service: Arc<Service>, elicitor: Arc<Elicitor>, options: McpOptions) -> Self {
+        let tool_router = tool_router(service.library().rights().role, options.tools);
         Self {
             service,
             tool_router: Arc::new(tool_router),
             subscriptions: Arc::default(),
             tasks: Arc::default(),
             elicitor,
+            options,
             parked: Arc::default(),
         }
     }
@@ -227,7 +255,7 @@ mod tests {
         };
         let service =
             Service::new(config, Access::Listed).of(Caller::local(), Rights::everywhere(role));
-        McpServer::new(Arc::new(service), Arc::default())
+        McpServer::new(Arc::new(service), Arc::default(), McpOptions::default())
     }
 
     #[tokio::test]
@@ -260,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_tool_keeps_to_the_form_that_all_clients_take() {
-        let tools = tool_router(Role::Admin).list_all();
+        let tools = tool_router(Role::Admin, ToolSet::All).list_all();
         assert_eq!(tools.len(), 14);
         for tool in tools {
             let name = &tool.name;
@@ -310,7 +338,7 @@ mod tests {
         let count = |text: &str| counter.encode_ordinary(text).len();
         let mut inputs = 0;
         let mut outputs = 0;
-        for mut tool in tool_router(Role::Admin).list_all() {
+        for mut tool in tool_router(Role::Admin, ToolSet::All).list_all() {
             let output = tool.output_schema.take().expect("an output schema");
             let input = count(&serde_json::to_string(&tool).unwrap());
             let output = count(&serde_json::to_string(&output).unwrap());

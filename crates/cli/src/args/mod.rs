@@ -56,6 +56,6 @@ pub use run::{
     FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs, TemplateArgs, TurnArgs,
     WritingArgs,
 };
-pub use serve::ServeArgs;
+pub use serve::{ServeArgs, ToolChoice};
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
 pub use values::{BecomeArgs, ClusterArg, LogFormat, Since, SshArgs, StreamChoice};

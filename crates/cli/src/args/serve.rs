@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args};
+use clap::{ArgGroup, Args, ValueEnum};
 
 use super::values::{ClusterArg, LogFormat, time};
 
@@ -76,9 +76,26 @@ pub struct ServeArgs {
     /// In a cluster, time for jobs that are not durable to end after TERM: 90s, 10m. Default: 0.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "served")]
     pub drain: Option<Duration>,
+    /// Tools that MCP clients see: all, or core (hosts, run, spawn, tail, write, signal) for clients that put
+    /// every tool before their model.
+    #[arg(long, value_name = "TOOLS", default_value = "all")]
+    pub tools: ToolChoice,
+    /// Send the ends and questions of a client's jobs to it as messages that wake its agent: Claude
+    /// Code's channels, a research preview.
+    #[arg(long)]
+    pub channel: bool,
     /// Offer only verbs that change nothing: reading, searching, waiting and listing.
     #[arg(long)]
     pub read_only: bool,
+}
+
+/// Tools that are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ToolChoice {
+    /// All tools.
+    All,
+    /// The six that most sessions need.
+    Core,
 }
 
 /// Parses a path prefix.

@@ -4,4 +4,5 @@ mod resource_uri;
 pub(crate) mod resources;
 pub(crate) mod subscriptions;
 
+pub(crate) use resource_uri::ResourceUri;
 pub(crate) use subscriptions::Subscriptions;

@@ -4,6 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::{Url, form_urlencoded};
 
 use crate::app::LOG_APP;
+use crate::skill;
 use sshjobs_wire::{Error, StreamArg};
 
 /// A resource, as identified by its URI.
@@ -21,6 +22,8 @@ pub(crate) enum ResourceUri {
     Tag(String),
     /// [`LOG_APP`]: the page that shows a job's log.
     LogApp,
+    /// `skill://…`: a file of the served skill.
+    Skill(&'static str),
 }
 
 /// URI templates of the three (RFC 6570).
@@ -57,6 +60,9 @@ impl ResourceUri {
         // Not parsed as a URL: a host's name may contain characters that an authority can't.
         if text == LOG_APP {
             return Some(Self::LogApp);
+        }
+        if let Some(file) = skill::file(text) {
+            return Some(Self::Skill(file));
         }
         let (scheme, rest) = text.split_once("://")?;
         match scheme {

@@ -17,6 +17,7 @@ const LISTED: i64 = 100;
 const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 const TEXT: &str = "text/plain";
+const MARKDOWN: &str = "text/markdown";
 const JSON: &str = "application/json";
 
 /// The logs of the newest jobs.
@@ -95,6 +96,7 @@ async fn contents(service: &Service, uri: &str) -> Result<ResourceContents, Erro
                 .with_mime_type(TEXT)
                 .with_meta(meta(json!(reply)))
         }
+        ResourceUri::Skill(text) => ResourceContents::text(text, uri).with_mime_type(MARKDOWN),
         ResourceUri::LogApp => {
             // It loads nothing and calls only the client.
             let csp = json!({"connectDomains": [], "resourceDomains": []});

@@ -95,6 +95,11 @@ impl Subscriptions {
         }
     }
 
+    /// Runs a task until the session ends.
+    pub(crate) fn add_task(&self, task: impl Future<Output = ()> + Send + 'static) {
+        lock(&self.0).tasks.spawn(task);
+    }
+
     /// Stops notifications about a log.
     pub(crate) fn remove(&self, uri: &str) {
         if let Some(task) = lock(&self.0).by_uri.remove(uri) {

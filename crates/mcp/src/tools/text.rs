@@ -13,6 +13,11 @@ use sshjobs_wire::{
 /// structured content.
 pub(crate) trait Text {
     fn text(&self) -> String;
+
+    /// The job whose log is more than this reply shows, for a link to it.
+    fn linked_job(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// The scalar fields on the first line, then the output's lines.
@@ -53,6 +58,10 @@ impl Text for JobTail {
 }
 
 impl Text for RunReply {
+    fn linked_job(&self) -> Option<&str> {
+        (self.omitted_lines > 0).then_some(self.job_id.as_str())
+    }
+
     fn text(&self) -> String {
         let omitted = [
             "head",
@@ -136,18 +145,21 @@ impl Text for WriteReply {
     }
 }
 
+impl Text for SpawnReply {
+    fn text(&self) -> String {
+        json(self)
+    }
+
+    fn linked_job(&self) -> Option<&str> {
+        Some(&self.job_id)
+    }
+}
+
 macro_rules! json_text {
     ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
 }
 
-json_text!(
-    SpawnReply,
-    JobsReply,
-    SignalReply,
-    HostsReply,
-    ForgetReply,
-    WaitReply
-);
+json_text!(JobsReply, SignalReply, HostsReply, ForgetReply, WaitReply);
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a reply is plain data")

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use rmcp::RoleServer;
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject};
+use rmcp::model::{
+    CallToolResult, ContentBlock, JsonObject, MetaObject, ProtocolVersion, Resource,
+};
 use rmcp::service::RequestContext;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,6 +11,7 @@ use serde_json::Value;
 
 use super::progress::tell_progress;
 use super::text::Text;
+use crate::resources::ResourceUri;
 use sshjobs_wire::{
     Clamped, Code, Error, Service, WireRequest, note_texts, read_texts, reply_schema,
 };
@@ -41,10 +44,29 @@ where
         }
         never = tell_progress(service, job_id.as_deref(), &context) => never,
         reply = call(request) => match reply {
-            Ok(reply) => with_texts(success(&reply), texts),
+            Ok(reply) => {
+                let mut result = with_texts(success(&reply), texts);
+                if takes_links(&context) {
+                    result.content.extend(reply.linked_job().map(link_to_log));
+                }
+                result
+            }
             Err(error) => failure(&error),
         },
     }
+}
+
+/// Whether a client of this revision knows links to resources in results.
+fn takes_links(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
+}
+
+/// A link to the whole log of a job.
+fn link_to_log(job_id: &str) -> ContentBlock {
+    let log = Resource::new(ResourceUri::of_log(job_id), job_id).with_mime_type("text/plain");
+    ContentBlock::resource_link(log)
 }
 
 /// A result that says which texts were read as another type.

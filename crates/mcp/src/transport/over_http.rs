@@ -14,7 +14,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use crate::ask::Elicitors;
-use crate::server::McpServer;
+use crate::server::{McpOptions, McpServer};
 use sshjobs_base::lock::lock;
 use sshjobs_core::jobs::{Caller, HostPatterns, Role};
 use sshjobs_wire::Service;
@@ -28,6 +28,7 @@ pub struct OverHttp {
     transports: Arc<Mutex<HashMap<Caller, CallerTransport>>>,
     closing: CancellationToken,
     elicitors: Elicitors,
+    options: McpOptions,
 }
 
 /// Handler of one caller's requests, as long as its role and hosts don't change. Claims may change with
@@ -49,11 +50,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl OverHttp {
     /// A transport whose sessions end with `closing`. `elicitors` must be those of the service.
-    pub fn new(closing: CancellationToken, elicitors: Elicitors) -> Self {
+    pub fn new(closing: CancellationToken, elicitors: Elicitors, options: McpOptions) -> Self {
         Self {
             transports: Arc::default(),
             closing,
             elicitors,
+            options,
         }
     }
 
@@ -95,7 +97,11 @@ impl OverHttp {
         }
         let closing = self.closing.child_token();
         // One server for all sessions of a caller, which share its tasks and parked calls.
-        let server = McpServer::new(Arc::new(service.clone()), self.elicitors.of(caller));
+        let server = McpServer::new(
+            Arc::new(service.clone()),
+            self.elicitors.of(caller),
+            self.options,
+        );
         let transport = StreamableHttpService::new(
             move || Ok(server.for_new_session()),
             Arc::new(sessions()),

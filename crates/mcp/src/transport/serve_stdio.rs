@@ -12,7 +12,7 @@ use tokio::time::{interval, sleep};
 
 use super::stdio::{ClientGone, Wire};
 use crate::ask::Elicitor;
-use crate::server::McpServer;
+use crate::server::{McpOptions, McpServer};
 use sshjobs_wire::Service;
 
 /// Why serving failed.
@@ -37,9 +37,13 @@ const STDOUT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves MCP on stdin and stdout until the client closes stdin or a signal stops the process
 /// (TERM, INT, HUP). Then ends the jobs that still run. `elicitor` must be that of the service.
-pub async fn serve_stdio(service: Service, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
+pub async fn serve_stdio(
+    service: Service,
+    elicitor: Arc<Elicitor>,
+    options: McpOptions,
+) -> Result<(), ServeError> {
     let service = Arc::new(service);
-    let served = serve(Arc::clone(&service), elicitor).await;
+    let served = serve(Arc::clone(&service), elicitor, options).await;
     service.shutdown().await;
     served
 }
@@ -88,12 +92,16 @@ impl StopSignals {
     }
 }
 
-async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
+async fn serve(
+    service: Arc<Service>,
+    elicitor: Arc<Elicitor>,
+    options: McpOptions,
+) -> Result<(), ServeError> {
     // First, so that a signal during the handshake ends the jobs, too.
     let mut signals = StopSignals::catch()?;
     let (carry_in, carry_out, server_ends) = Wire::new().into_parts(stdin(), stdout());
     let answering = async {
-        let running = match McpServer::new(service, elicitor).serve(server_ends).await {
+        let running = match McpServer::new(service, elicitor, options).serve(server_ends).await {
             Ok(running) => running,
             // A client may disconnect after it has only listed features.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

@@ -10,7 +10,6 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use rand::RngExt;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -237,7 +236,8 @@ impl ServerClient {
                 tracing::warn!("{}; trying again for {AWAY:?}", failed.message);
             }
             // Random, so that the clients of a restarted server don't all return at once.
-            sleep(pause.mul_f64(rand::rng().random_range(0.5..1.5))).await;
+            let share = rand::random_range(0.5..1.5);
+            sleep(pause.mul_f64(share)).await;
             pause = (pause * 2).min(LAST_PAUSE);
         }
     }
