@@ -71,19 +71,19 @@ const HANDLES: [&str; 8] = [
 /// commit that says why.
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
-    ("cli", 13_600),
+    ("cli", 13_400),
     ("core", 25_900),
     ("http", 6_600),
     ("job", 8_200),
-    ("mcp", 3_200),
+    ("mcp", 3_400),
     ("nats", 4_200),
     ("output", 3_550),
     ("page", 40),
-    ("policy", 4_250),
+    ("policy", 5_050),
     ("ssh", 5_750),
-    ("sshjobs", 2_210),
+    ("sshjobs", 2_240),
     ("store", 4_200),
-    ("wire", 9_500),
+    ("wire", 9_950),
 ];
 
 /// Modules that pure folders must not use.

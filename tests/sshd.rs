@@ -42,6 +42,7 @@ mod jumps;
 mod kills;
 mod library;
 mod login_shells;
+mod looks;
 mod mcp_install;
 mod mcp_stdio;
 mod monitoring;

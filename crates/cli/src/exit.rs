@@ -63,7 +63,7 @@ impl ProgramExit {
     pub fn of_error(error: &Error) -> Self {
         let is_usage = matches!(
             error.code,
-            Code::InvalidArgument | Code::UnknownJob | Code::ExpiredJob
+            Code::InvalidArgument | Code::NotReadOnly | Code::UnknownJob | Code::ExpiredJob
         );
         let is_about_file = matches!(
             error.code,

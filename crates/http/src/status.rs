@@ -53,7 +53,7 @@ impl IntoResponse for HttpFailure {
 /// The HTTP status of a code (RFC 9110, section 15).
 pub(super) fn status_of(code: Code) -> StatusCode {
     match code {
-        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::NotReadOnly | Code::InvalidArgument => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::PolicyDenied
         | Code::ApprovalDenied

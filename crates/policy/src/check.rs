@@ -136,11 +136,12 @@ fn half_denied(rule: &Rule) -> Vec<Warning> {
 fn check_use(policy: &Policy) -> Result<(), PolicyMistake> {
     for template in policy.templates.values() {
         let is_used = policy.rules.all().iter().any(|rule| {
-            rule.effect == Effect::Allow
-                && match &rule.commands {
-                    Commands::Any => rule.verbs.iter().any(Verb::runs_commands),
-                    Commands::Templates(names) => names.contains(&template.name),
-                }
+            let runs_it = match &rule.commands {
+                Commands::Any => rule.verbs.iter().any(Verb::runs_commands),
+                Commands::Templates(names) => names.contains(&template.name),
+            };
+            let looks_by_it = template.read_only && rule.verbs.contains(Verb::Look);
+            rule.effect == Effect::Allow && (runs_it || looks_by_it)
         });
         if !is_used {
             return Err(PolicyMistake {

@@ -93,6 +93,8 @@ struct TemplateText {
     pty: bool,
     #[serde(default)]
     env: Vec<String>,
+    #[serde(default)]
+    read_only: bool,
 }
 
 #[derive(Deserialize)]
@@ -408,8 +410,13 @@ fn read_template(
         allows_stdin: text.stdin,
         allows_pty: text.pty,
         env: text.env,
+        read_only: text.read_only,
         line: lines.line(&span),
     };
+    if template.read_only && (template.becomes.is_some() || template.allows_stdin) {
+        let message = format!("{name} is read_only, so it can have neither become nor stdin");
+        return Err(lines.mistake(&span, message));
+    }
     let known: Vec<&str> = template.parameters.keys().map(String::as_str).collect();
     if let Some(place) = template.places().find(|place| !known.contains(place)) {
         return Err(lines.mistake(&command_span, unknown("parameter", place, &known)));

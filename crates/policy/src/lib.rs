@@ -32,6 +32,7 @@ mod decision;
 mod file;
 mod hash;
 mod hours;
+pub mod look;
 mod mistake;
 #[cfg(not(feature = "file"))]
 mod no_file;

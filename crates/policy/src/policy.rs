@@ -60,6 +60,11 @@ impl Policy {
         self.templates.keys().map(String::as_str)
     }
 
+    /// The templates whose commands only look. Whoever may look at a host may run them there.
+    pub fn read_only_templates(&self) -> impl Iterator<Item = &Template> {
+        self.templates.values().filter(|template| template.read_only)
+    }
+
     /// The templates that a caller may run on a machine at some time.
     pub fn templates_for(
         &self,

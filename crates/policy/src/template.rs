@@ -34,6 +34,8 @@ pub struct Template {
     pub allows_pty: bool,
     /// Names of variables that a call may set.
     pub env: Vec<String>,
+    /// Whether its command only looks, so that the verb look may run it.
+    pub read_only: bool,
     /// Line of the file where it begins, from 1.
     pub(super) line: usize,
 }

@@ -26,6 +26,8 @@ pub enum Verb {
     Run,
     /// Start a command.
     Spawn,
+    /// Run a command that only looks: of the table in `look`, or a template that says so.
+    Look,
     /// Write to the stdin of a job, resize its terminal, or sit at it.
     Write,
     /// Signal a job.
@@ -48,7 +50,7 @@ pub enum Verb {
 
 impl Verb {
     /// All verbs.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Hosts,
         Self::Jobs,
         Self::Tail,
@@ -57,6 +59,7 @@ impl Verb {
         Self::Wait,
         Self::Run,
         Self::Spawn,
+        Self::Look,
         Self::Write,
         Self::Signal,
         Self::Get,
@@ -82,6 +85,7 @@ impl Verb {
             Self::Wait => "wait",
             Self::Run => "run",
             Self::Spawn => "spawn",
+            Self::Look => "look",
             Self::Write => "write",
             Self::Signal => "signal",
             Self::Get => "get",
@@ -113,6 +117,7 @@ impl Verb {
             // Files are read with the rights of the account on the host, as by a command.
             Self::Run
             | Self::Spawn
+            | Self::Look
             | Self::Write
             | Self::Signal
             | Self::Get
@@ -139,6 +144,7 @@ impl Verb {
             | Self::Forget => false,
             Self::Run
             | Self::Spawn
+            | Self::Look
             | Self::Get
             | Self::Put
             | Self::Edit

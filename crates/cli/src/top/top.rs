@@ -514,6 +514,7 @@ impl Top<'_> {
                 context: Some(0),
                 max_matches: Some(MATCHES),
                 max_bytes: None,
+                ..SearchRequest::default()
             };
             let reply = self.api.search(request).await?;
             found.extend(reply.matches.iter().map(|found| found.line_no));

@@ -24,7 +24,7 @@ use sshjobs_job::{Caller, JobId, TemplateCall};
 use sshjobs_policy::audit::AuditFiles;
 use sshjobs_policy::{
     AllowingRule, CommandSource, MachineAccount, PolicyCaller, PolicyDecision, PolicyRequest,
-    Template, WeekMinute,
+    Template, Verb, WeekMinute,
 };
 use sshjobs_store::{Store, StoreError};
 
@@ -326,6 +326,8 @@ impl Judge {
             && wanted > most
             // The time limit of a template may be longer: the caller has not chosen it.
             && call.template().is_none()
+            // Nor that of a look.
+            && call.verb != Verb::Look
         {
             return Err(PolicyLimit::Timeout(most.as_secs()));
         }
@@ -368,11 +370,13 @@ impl Judge {
             None => MachineAccount::default(),
         };
         let identity = identity(call.caller, call.rights);
-        let offered: BTreeMap<&str, &Template> = loaded
-            .policy
-            .templates_for(&identity, &endpoint, this_minute())
-            .map(|template| (template.name.as_str(), template))
-            .collect();
+        let offered: Vec<&Template> = if call.verb == Verb::Look {
+            loaded.policy.read_only_templates().collect()
+        } else {
+            loaded.policy.templates_for(&identity, &endpoint, this_minute()).collect()
+        };
+        let offered: BTreeMap<&str, &Template> =
+            offered.into_iter().map(|template| (template.name.as_str(), template)).collect();
         if offered.is_empty() {
             return Err(call.refused(PolicyWhy::NotAllowed));
         }

@@ -253,8 +253,8 @@ impl Permit<Start> {
 
     /// Leave to read the output of the job, if the caller may run it and not only start it.
     pub(crate) fn reading(&self) -> Option<Permit<ReadOutput>> {
-        (self.verb == Verb::Run)
-            .then(|| Permit::new(&self.caller, Verb::Run, self.subject.id.clone()))
+        matches!(self.verb, Verb::Run | Verb::Look)
+            .then(|| Permit::new(&self.caller, self.verb, self.subject.id.clone()))
     }
 
     /// Records that the call has failed before its start began, and gives approvals back.

@@ -49,6 +49,7 @@ mod hosts;
 mod job;
 mod jobs;
 mod last_errors;
+mod look;
 mod notify;
 mod observer;
 mod oidc;
@@ -74,6 +75,7 @@ pub use fleet::FleetSpec;
 pub use hosts::HostInfo;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
+pub use look::Look;
 pub use notify::{
     Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
@@ -113,6 +115,7 @@ pub use sshjobs_output::{
 };
 pub use sshjobs_policy::approval::{Approval, ApprovalState, CantVote, Vote};
 pub use sshjobs_policy::audit::{StoredLine, visible_text};
+pub use sshjobs_policy::look::NotReadOnly;
 pub use sshjobs_ssh::{
     Answer, BadEndpoint, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource,
 };

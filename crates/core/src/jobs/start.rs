@@ -13,6 +13,7 @@ use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
 use super::jobs::Jobs;
+use super::look::Look;
 use crate::admission::{LOOK_AGAIN, RepeatedStart, StartAnswer, StartCall};
 use crate::hosts::HostRef;
 use crate::jobs::reading::Follow;
@@ -70,6 +71,15 @@ impl Jobs {
         command: Command,
     ) -> Result<Job, Error> {
         self.start(Verb::Run, target.into(), command).await
+    }
+
+    /// Runs a command that only looks, on one host: as the account that logs in, without stdin and without a
+    /// terminal.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub async fn look(&self, host: &str, look: Look) -> Result<Job, Error> {
+        self.start(Verb::Look, StartTarget::from(host), look.into_command()).await
     }
 
     /// Starts a command for one follower, who gets its output: the policy decides on `run`. The far end

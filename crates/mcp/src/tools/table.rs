@@ -23,7 +23,19 @@ impl ToolText {
     }
 }
 
-const TOOLS: [ToolText; 14] = [
+const TOOLS: [ToolText; 15] = [
+    ToolText {
+        verb: "look",
+        title: "Look at a host",
+        description: "Run a command that only looks (processes, disk, memory, logs, files, services, \
+            containers, GPUs, git) on a server or VM, without a shell; it can change nothing, so it \
+            needs no permission. Others are refused: use ssh_run. Example: {\"host\": \"web1\", \
+            \"argv\": [\"journalctl\", \"-u\", \"nginx\", \"-n\", \"50\"]}",
+        hidden: &[],
+        is_destructive: false,
+        is_idempotent: true,
+        reaches_hosts: true,
+    },
     ToolText {
         verb: "spawn",
         title: "Start a remote job",

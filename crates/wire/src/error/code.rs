@@ -62,6 +62,8 @@ pub enum Code {
     Unsupported,
     /// A rule forbids it.
     PolicyDenied,
+    /// The command is not known to only look.
+    NotReadOnly,
     /// The call waits for an approver. The same call goes through, once, after it is approved.
     ApprovalPending,
     /// An approver has refused the call.
@@ -141,6 +143,7 @@ impl Code {
             Self::JobEnded => "job_ended",
             Self::Unsupported => "unsupported",
             Self::PolicyDenied => "policy_denied",
+            Self::NotReadOnly => "not_read_only",
             Self::ApprovalPending => "approval_pending",
             Self::ApprovalDenied => "approval_denied",
             Self::ApprovalExpired => "approval_expired",
@@ -174,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 50] = [
+    const ALL: [Code; 51] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -202,6 +205,7 @@ mod tests {
         Code::JobEnded,
         Code::Unsupported,
         Code::PolicyDenied,
+        Code::NotReadOnly,
         Code::ApprovalPending,
         Code::ApprovalDenied,
         Code::ApprovalExpired,

@@ -389,7 +389,9 @@ fn invalid(error: BadBecome) -> Error {
 }
 
 /// Reads values that are texts, numbers or booleans as texts.
-fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub(super) fn texts<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
     let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
     let read = values.into_iter().map(|(name, value)| match value {
         Value::String(text) => Ok((name, text)),

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::{
     CommandRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest, JobsRequest,
-    PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, VoteRequest, WaitRequest,
-    WriteRequest,
+    LookRequest, PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, VoteRequest,
+    WaitRequest, WriteRequest,
 };
 use crate::error::Error;
 use crate::request::{WireRequest, parse};
@@ -27,6 +27,7 @@ macro_rules! plain_requests {
 
 plain_requests!(
     CommandRequest,
+    LookRequest,
     TailRequest,
     ReadRequest,
     SearchRequest,

@@ -236,7 +236,7 @@ const WHOLE_OUTPUT_BYTES: i64 = 8192;
 /// Bytes that are returned of a longer output by default: a part is worth less of a model's context.
 const EXCERPT_BYTES: usize = 2560;
 
-fn budget(max_bytes: Option<i64>, clamps: &mut Clamps) -> Result<ExcerptBudget, Error> {
+pub(super) fn budget(max_bytes: Option<i64>, clamps: &mut Clamps) -> Result<ExcerptBudget, Error> {
     let whole = max_bytes.unwrap_or(WHOLE_OUTPUT_BYTES);
     let whole = clamps.size("max_bytes", whole, 1..=MOST_BYTES)?;
     let cut = if max_bytes.is_some() {
@@ -248,7 +248,7 @@ fn budget(max_bytes: Option<i64>, clamps: &mut Clamps) -> Result<ExcerptBudget, 
 }
 
 /// An error after the command was started: a caller must not start it again.
-fn after_start(job_id: &str, error: Error) -> Error {
+pub(super) fn after_start(job_id: &str, error: Error) -> Error {
     let message = format!(
         "{job_id} was started, but its output can't be read: {}",
         error.message
@@ -343,7 +343,11 @@ impl RunReply {
         }
     }
 
-    async fn of(job: &ReadableJob, budget: ExcerptBudget, clamped: Vec<Clamped>) -> Self {
+    pub(super) async fn of(
+        job: &ReadableJob,
+        budget: ExcerptBudget,
+        clamped: Vec<Clamped>,
+    ) -> Self {
         let (excerpt, status) = job.excerpt(budget).await;
         let id = job.id();
         let head_lines = excerpt.head.len() as u64;

@@ -11,11 +11,18 @@ use crate::{Clamped, Service, StreamArg};
 use sshjobs_core::jobs::{Job, Line, LineNo, Match, SearchQuery, SearchResult, Verb};
 
 /// Search a job's output for a pattern.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
     /// Job from ssh_spawn.
+    #[serde(default)]
     pub job_id: String,
+    /// Search files of this host, instead of a job's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// With host: a file, or a directory with all below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Regular expression; (?i) ignores case.
     pub pattern: String,
     /// Stream to search.
@@ -70,8 +77,12 @@ pub struct SearchReply {
 pub struct MatchEntry {
     /// Its number.
     pub line_no: u64,
-    /// Its stream.
-    pub stream: StreamName,
+    /// Its stream, in a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stream: Option<StreamName>,
+    /// Its file, on a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Its text.
     pub text: String,
     /// The lines before it, oldest first.
@@ -86,6 +97,9 @@ impl Service {
     /// Searches the kept lines of a job in their clean view, a piece at a time, so that no writer
     /// has to wait. If a pattern takes too long, returns the matches so far, with `has_more`.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
+        if request.host.is_some() || request.path.is_some() {
+            return Box::pin(self.search_files(request)).await;
+        }
         let job = self.readable(Verb::Search, &request.job_id).await?;
         let mut clamps = Clamps::default();
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
@@ -131,7 +145,8 @@ impl MatchEntry {
     fn of(job: &Job, found: Match) -> Self {
         Self {
             line_no: found.line.line_no.value(),
-            stream: found.line.stream.into(),
+            stream: Some(found.line.stream.into()),
+            path: None,
             text: job.display(found.line),
             before: displayed(job, found.before),
             after: displayed(job, found.after),

@@ -11,6 +11,7 @@ macro_rules! for_each_verb {
         $rows! {
             spawn: $crate::SpawnRequest => $crate::SpawnReply, Run, Never, "Start a job and return its id";
             run: $crate::RunRequest => $crate::RunReply, Run, Never, "Run a command and wait for its end";
+            look: $crate::LookRequest => $crate::RunReply, Run, Safe, "Run a command that only looks";
             tail: $crate::TailRequest => $crate::TailReply, Read, Safe, "Read the lines after a cursor; wait for news";
             read: $crate::ReadRequest => $crate::ReadReply, Read, Safe, "Read a part of the output by position";
             search: $crate::SearchRequest => $crate::SearchReply, Read, Safe, "Find lines by pattern";

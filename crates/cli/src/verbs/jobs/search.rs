@@ -31,6 +31,7 @@ pub async fn search(api: &Api, mut args: SearchArgs) -> ProgramExit {
                     context: Some(i64::from(args.context)),
                     max_matches: Some(left.min(1000)),
                     max_bytes: Some(MOST_BYTES),
+                    ..SearchRequest::default()
                 })
                 .await?;
             if reply.dropped_lines > 0 {

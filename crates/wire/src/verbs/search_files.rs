@@ -1,0 +1,200 @@
+//! The verb search, in the files of a host: ripgrep if the host has it, else grep.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::look::not_read_only;
+use super::run::after_start;
+use super::search::{MatchEntry, SearchReply, SearchRequest};
+use super::tail::{MOST_BYTES, regex};
+use crate::Service;
+use crate::clamp::Clamps;
+use crate::error::{Code, Error};
+use sshjobs_core::jobs::{Look, PageQuery, ReadableJob, Render, Verb, Wait, clean};
+
+/// Longest search, with the login before.
+const LIMIT: Duration = Duration::from_secs(40);
+/// Status of a shell that has not found a program.
+const NO_PROGRAM: u32 = 127;
+/// Status of a search that has found nothing.
+const NOTHING: u32 = 1;
+/// Lines that are read of a search at a time.
+const PAGE: usize = 1000;
+
+/// A program that searches, in the order in which they are tried.
+#[derive(Clone, Copy, Debug)]
+enum Searcher {
+    Ripgrep,
+    /// grep with patterns as of perl, which are closest to ours.
+    PerlGrep,
+    PlainGrep,
+}
+
+/// What a search has printed.
+struct Printed {
+    matches: Vec<MatchEntry>,
+    has_more: bool,
+    status: Option<u32>,
+    last_lines: String,
+}
+
+impl Service {
+    /// Searches the files below a path of a host. Binary files are skipped.
+    pub(super) async fn search_files(&self, request: SearchRequest) -> Result<SearchReply, Error> {
+        if request.path.is_none() || !request.job_id.is_empty() {
+            return Err(Error::invalid(
+                "a search in files needs host and path",
+                "name host and path, or job_id for the output of a job",
+            ));
+        }
+        if request.context.is_some()
+            || request.since_line_no != 0
+            || request.until_line_no.is_some()
+        {
+            return Err(Error::invalid(
+                "context, since_line_no and until_line_no are for the output of a job",
+                "omit them; ssh_get reads the lines around a match",
+            ));
+        }
+        let host = request.host.as_deref().unwrap_or_default();
+        if let Some(replica) = self.replica_of_host(host).await? {
+            return self.perform_at(&replica, "search", &request).await;
+        }
+        // Before a host is asked, so that a mistake is reported as one.
+        regex("pattern", &request.pattern)?;
+        let mut clamps = Clamps::default();
+        let most = clamps.size("max_matches", request.max_matches.unwrap_or(50), 1..=1000)?;
+        let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
+        let bytes = clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?;
+        for searcher in [Searcher::Ripgrep, Searcher::PerlGrep, Searcher::PlainGrep] {
+            let printed = Box::pin(self.search_with(searcher, &request, most, bytes)).await?;
+            let is_missing = match searcher {
+                Searcher::Ripgrep => printed.status == Some(NO_PROGRAM),
+                // It does not know -P.
+                Searcher::PerlGrep => printed.status.is_some_and(|status| status > NOTHING),
+                Searcher::PlainGrep => false,
+            };
+            if is_missing && printed.matches.is_empty() {
+                continue;
+            }
+            let has_failed = printed.status.is_some_and(|status| status > NOTHING);
+            if has_failed && printed.matches.is_empty() {
+                return Err(Error::new(
+                    Code::NoSuchFile,
+                    format!("the files can't be searched: {}", printed.last_lines),
+                    "look at the path with ssh_get",
+                ));
+            }
+            return Ok(SearchReply {
+                matches: printed.matches,
+                last_line_no: 0,
+                has_more: printed.has_more,
+                dropped_lines: 0,
+                note: printed
+                    .has_more
+                    .then(|| "there are more matches: narrow the path or the pattern".to_owned()),
+                clamped: clamps.0,
+            });
+        }
+        unreachable!("the last searcher is not passed over")
+    }
+
+    async fn search_with(
+        &self,
+        searcher: Searcher,
+        request: &SearchRequest,
+        most: usize,
+        bytes: usize,
+    ) -> Result<Printed, Error> {
+        let host = request.host.as_deref().unwrap_or_default();
+        let path = request.path.as_deref().unwrap_or_default();
+        let look =
+            Look::new(&searcher.words(&request.pattern, path), None).map_err(not_read_only)?;
+        let job = Box::pin(self.jobs.look(host, look)).await?;
+        let id = job.id().to_owned();
+        let job = job.readable(Verb::Look).await.map_err(|error| after_start(&id, error.into()))?;
+        let printed = printed(&job, most, bytes).await.map_err(|error| after_start(&id, error))?;
+        if printed.has_more {
+            job.kill().await.ok();
+        }
+        Ok(printed)
+    }
+}
+
+impl Searcher {
+    fn words(self, pattern: &str, path: &str) -> Vec<String> {
+        // Our patterns name this at their start, grep's plain ones as an option.
+        let (ignores_case, plain) = match pattern.strip_prefix("(?i)") {
+            Some(rest) => (true, rest),
+            None => (false, pattern),
+        };
+        let (program, options, pattern) = match self {
+            Self::Ripgrep => ("rg", "-nH0", pattern),
+            Self::PerlGrep => ("grep", "-rnHIsZP", pattern),
+            Self::PlainGrep if ignores_case => ("grep", "-rnHIsZEi", plain),
+            Self::PlainGrep => ("grep", "-rnHIsZE", pattern),
+        };
+        [program, options, "-e", pattern, "--", path].map(str::to_owned).to_vec()
+    }
+}
+
+/// Reads what a search prints, up to enough matches or its end.
+async fn printed(job: &ReadableJob, most: usize, bytes: usize) -> Result<Printed, Error> {
+    let deadline = Instant::now() + LIMIT;
+    let mut printed = Printed {
+        matches: Vec::new(),
+        has_more: false,
+        status: None,
+        last_lines: String::new(),
+    };
+    let mut query = PageQuery {
+        max_lines: PAGE,
+        max_bytes: 1 << 20,
+        render: Render::Raw,
+        ..PageQuery::after(sshjobs_core::jobs::LineNo::new(0))
+    };
+    let mut taken_bytes = 0;
+    loop {
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let wait = Wait {
+            patience,
+            ..Wait::default()
+        };
+        let tail = job.tail(&query, &wait).await?;
+        query.cursor = tail.page.last_line_no;
+        for line in &tail.page.lines {
+            let Some(found) = MatchEntry::of_file(&line.text) else {
+                printed.last_lines = clean(line.text.as_bytes()).into_owned();
+                continue;
+            };
+            taken_bytes += found.text.len();
+            if printed.matches.len() == most || taken_bytes > bytes {
+                printed.has_more = true;
+                return Ok(printed);
+            }
+            printed.matches.push(found);
+        }
+        if !tail.still_running() || patience.is_zero() {
+            printed.has_more = tail.still_running();
+            printed.status = crate::Standing::of(&tail.status).exit_status;
+            return Ok(printed);
+        }
+    }
+}
+
+impl MatchEntry {
+    /// The match in a line `PATH NUL NUMBER:TEXT`.
+    fn of_file(line: &str) -> Option<Self> {
+        let (path, rest) = line.split_once('\0')?;
+        let (number, text) = rest.split_once(':')?;
+        Some(Self {
+            line_no: number.parse().ok()?,
+            stream: None,
+            path: Some(clean(path.as_bytes()).into_owned()),
+            text: clean(text.as_bytes()).into_owned(),
+            before: Vec::new(),
+            after: Vec::new(),
+        })
+    }
+}
