@@ -165,7 +165,8 @@ async fn a_policy_decides_on_looks_and_names_templates_that_only_look() {
     assert_eq!(logs["head"], json!(["log of nginx"]), "{logs}");
     assert_eq!(
         agent.call("look", look(json!({"template": "restart"}))).0,
-        403
+        400,
+        "unknown"
     );
     assert_eq!(agent.call("run", look(json!({"command": "uname"}))).0, 403);
     assert_eq!(other.call("look", look(json!({"argv": ["uname"]}))).0, 403);
@@ -236,4 +237,70 @@ async fn files_are_searched_by_pattern_below_a_path() {
         let (got, refused) = agent.call("search", request.clone());
         assert_eq!(got, status, "{request}: {refused}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_command_shows_its_first_error_and_the_next_step() {
+    let (sshd, _server, agent) = agent().await;
+    let build = "seq 3000; echo 'ok 1' >&2; echo 'src/a.c:3: error: x undeclared' >&2; echo 'note: see b' >&2; \
+                 seq 3000; exit 2";
+    let failed = agent.ok("run", json!({"host": "web1", "command": build}));
+    assert_eq!(
+        failed["first_error"]["lines"],
+        json!(["ok 1", "src/a.c:3: error: x undeclared", "note: see b"]),
+        "{failed}"
+    );
+    let job = failed["job_id"].clone();
+    let waited = agent.ok("wait", json!({"job_ids": [job]}));
+    assert_eq!(
+        waited["jobs"][0]["first_error"], failed["first_error"],
+        "{waited}"
+    );
+    let detail = agent.ok("jobs", json!({"job_id": job, "detail": "processes"}));
+    assert_eq!(
+        detail["jobs"][0]["first_error"], failed["first_error"],
+        "{detail}"
+    );
+    let fine = agent.ok(
+        "run",
+        json!({"host": "web1", "command": "echo error; seq 5000"}),
+    );
+    assert_eq!(fine["first_error"], Value::Null, "{fine}");
+
+    for (command, said) in [("kill -9 $$", "processes"), ("echo 'it", "argv")] {
+        let ran = agent.ok("run", json!({"host": "web1", "command": command}));
+        assert!(
+            ran["hint"].as_str().unwrap_or_default().contains(said),
+            "{ran}"
+        );
+    }
+    drop(sshd);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_model_reads_times_as_texts_and_what_runs_first() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let running = client.call("ssh_spawn", json!({"host": "web1", "command": "sleep 100"}));
+    let running = running["structuredContent"]["job_id"].clone();
+    for _ in 0..3 {
+        client.call("ssh_run", json!({"host": "web1", "command": "true"}));
+    }
+
+    let listed = client.call("ssh_jobs", json!({"limit": 2}));
+
+    let jobs = listed["structuredContent"]["jobs"].as_array().unwrap();
+    assert_eq!((&jobs[0]["job_id"], jobs.len()), (&running, 2), "{listed}");
+    assert!(jobs[0]["age"].as_str().unwrap().ends_with('s'), "{listed}");
+    assert!(
+        jobs[0]["started_at"].as_str().unwrap().ends_with('Z'),
+        "{listed}"
+    );
+    let text = listed["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("\"age\""), "{text}");
+    let capped = client.call("ssh_tail", json!({"job_id": running, "max_bytes": 262_144}));
+    assert_eq!(
+        capped["structuredContent"]["clamped"][0]["used"], 81_920,
+        "{capped}"
+    );
 }

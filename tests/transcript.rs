@@ -73,7 +73,7 @@ async fn a_build_log() {
 }
 
 const BUILD_LOG: &[(&str, usize, usize)] = &[
-    ("ssh_spawn", 90, 90),
+    ("ssh_spawn", 95, 95),
     ("ssh_wait", 420, 420),
     ("ssh_tail", 29_030, 30_070),
     ("ssh_tail", 29_250, 30_290),
@@ -125,7 +125,7 @@ async fn a_prompt() {
 }
 
 const PROMPT: &[(&str, usize, usize)] = &[
-    ("ssh_spawn", 90, 90),
+    ("ssh_spawn", 95, 95),
     ("ssh_tail", 250, 290),
     ("ssh_write", 300, 360),
 ];

@@ -28,10 +28,9 @@ use sshjobs_wire::Service;
 const PURPOSE: &str =
     "Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.";
 /// First steps of a caller that may run commands, and of one that may only read.
-const START: &str = "ssh_hosts lists the hosts. For a quick command use ssh_run. For anything \
-    longer start a job with ssh_spawn and follow it:";
-const LOOK: &str =
-    "You may read but not start jobs: ssh_jobs lists the jobs. Follow one like this:";
+const START: &str = "ssh_hosts lists the hosts. ssh_look looks and changes nothing. For a quick command \
+    use ssh_run. For anything longer start a job, wait for it and search its output:";
+const LOOK: &str = "You may read but not start jobs: ssh_jobs lists the jobs. Read one like this:";
 /// The loop that loses nothing.
 const FOLLOW: &str = include_str!("instructions.md");
 /// Answering and ending programs.

@@ -213,9 +213,14 @@ impl McpServer {
     /// Calls a known tool.
     async fn call_known(
         &self,
-        request: CallToolRequestParams,
+        mut request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        if request.name == "ssh_jobs" {
+            // A model looks for what goes on, and pays for each job of the list.
+            let arguments = request.arguments.get_or_insert_default();
+            arguments.insert("running_first".to_owned(), true.into());
+        }
         let knows_tasks = context.client_capabilities().is_some_and(|can| can.supports_tasks());
         if !knows_tasks || !matches!(&*request.name, tasks::RUN | tasks::TAIL | tasks::WAIT) {
             return self.tool_router.call(ToolCallContext::new(self, request, context)).await;

@@ -5,6 +5,7 @@
 //! reported in `clamped`) and hints. Doc comments of requests and replies are product text: models
 //! read them as tool schemas.
 
+mod age;
 mod choices;
 mod clamp;
 mod config_file;
@@ -28,6 +29,7 @@ pub mod tokens;
 mod transfer_roots;
 mod verbs;
 
+pub use age::in_largest_unit;
 pub use choices::{Format, KeepArg, RenderArg, StreamArg};
 pub use clamp::Clamped;
 pub use config_file::{ConfigFileError, load_config, parse_config};
@@ -48,7 +50,7 @@ pub use verbs::parse_mode;
 pub use verbs::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, AuditLine, AuditReply,
     Because, ChangedRow, CommandRequest, CursorAt, DeliveryRoute, DetailArg, EditArg, Encoding,
-    EndReason, EventKind, FileEntry, FileUnit, ForgetReply, ForgetRequest, ForgetWhat,
+    EndReason, EventKind, FileEntry, FileUnit, FirstError, ForgetReply, ForgetRequest, ForgetWhat,
     ForwardAction, ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry,
     HostsReply, HostsRequest, JobEntry, JobEvent, JobTail, JobsReply, JobsRequest, LastLinesOf,
     LineRecord, LookRequest, MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup, PutReply,

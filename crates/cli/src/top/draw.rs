@@ -14,8 +14,9 @@ use super::model::{JobOrder, ListRows, Mode, Model};
 use super::output::VisibleOutput;
 use super::panel::{DrawnPanel, Panel, PanelView};
 use crate::terminal::padded;
-use crate::verbs::{age, duration_of, exit_text, in_largest_unit, state_of};
+use crate::verbs::{age, duration_of, exit_text, state_of};
 use sshjobs_core::jobs::{coloured, printable};
+use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::{ApproverAnswer, JobEntry, JobState, LineRecord, Members, Reversed, StreamName};
 
 /// Minimum height of the screen for showing list and output together.

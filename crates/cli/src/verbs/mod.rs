@@ -31,7 +31,7 @@ pub use forward::forward;
 pub use help::help;
 pub use hosts::{hosts, ping, trust};
 pub(crate) use jobs::{
-    age, attach_to, detail_in_words, duration_of, exit_text, in_largest_unit, page_log, state_of,
+    age, attach_to, detail_in_words, duration_of, exit_text, page_log, state_of,
 };
 pub use jobs::{
     attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, watch,

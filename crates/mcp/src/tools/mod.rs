@@ -2,6 +2,7 @@
 
 mod answered;
 mod call;
+mod for_model;
 mod parked;
 mod progress;
 mod table;

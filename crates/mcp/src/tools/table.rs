@@ -39,8 +39,9 @@ const TOOLS: [ToolText; 15] = [
     ToolText {
         verb: "spawn",
         title: "Start a remote job",
-        description: "Start a command on a remote host as a job and return its job_id at once; \
-            follow it with ssh_tail. Use it for anything slow, chatty or interactive. Example: \
+        description: "Start a command on a remote server or VM as a job and return its job_id at once; \
+            ssh_wait waits for its end. For anything slow, chatty or interactive: builds, deployments, \
+            training, docker, services. Without durable=true it ends with this server. Example: \
             {\"host\": \"web1\", \"command\": \"make test\", \"cwd\": \"~/app\"}",
         // The command line has them all.
         hidden: &[
@@ -67,10 +68,10 @@ const TOOLS: [ToolText; 15] = [
             last_line_no as the next since_line_no until still_running is false; finished jobs \
             read the same. keep=\"last\", filter and until reduce noise. Example: {\"job_id\": \
             \"web1-7f3k9q2m\", \"since_line_no\": 120, \"wait_ms\": 5000}",
-        hidden: &[],
+        // A model keeps its cursor. A named one would make a repeated call return something else.
+        hidden: &["reader"],
         is_destructive: false,
-        // The cursor of a `reader` moves.
-        is_idempotent: false,
+        is_idempotent: true,
         reaches_hosts: false,
     },
     ToolText {
@@ -88,8 +89,8 @@ const TOOLS: [ToolText; 15] = [
     ToolText {
         verb: "search",
         title: "Search a job's output",
-        description: "Find lines of a job's output by regex, with numbers and context; use it to \
-            find errors in long output. Example: {\"job_id\": \"web1-7f3k9q2m\", \"pattern\": \
+        description: "Find lines by regex in a job's output, or with host and path in the files and \
+            logs of a server; use it instead of reading them all. Example: {\"job_id\": \"web1-7f3k9q2m\", \"pattern\": \
             \"(?i)error\"}",
         hidden: &[],
         is_destructive: false,
@@ -98,9 +99,9 @@ const TOOLS: [ToolText; 15] = [
     },
     ToolText {
         verb: "wait",
-        title: "Wait for jobs to end",
-        description: "Wait for the end of several jobs, and return a summary of each, with the \
-            last lines of those that failed if asked. Example: {\"job_ids\": [\"web1-7f3k9q2m\"], \
+        title: "Wait for jobs",
+        description: "Wait for the end of jobs, or with on for a question, silence or line, and return \
+            a summary of each, with the first error and the last lines of those that failed. Example: {\"job_ids\": [\"web1-7f3k9q2m\"], \
             \"last_lines\": 20}",
         hidden: &[],
         is_destructive: false,
@@ -121,7 +122,7 @@ const TOOLS: [ToolText; 15] = [
     ToolText {
         verb: "run",
         title: "Run a remote command",
-        description: "Run a quick command on a remote host and wait for its end: exit status, \
+        description: "Run a quick command on a remote host (server, machine) and wait for its end: exit status, \
             first and last lines. If it takes longer than wait_ms the job continues, and the \
             reply says how to follow it. Example: {\"host\": \"web1\", \"command\": \"uname -a\"}",
         // It takes them as ssh_spawn does: roll-outs, order, repeated calls, special terminals.

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::for_model::for_model;
+
 use sshjobs_wire::{
     ForgetReply, ForwardReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, ReadReply,
     RunReply, Screen, SearchReply, SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
@@ -68,6 +70,8 @@ impl Text for RunReply {
             "stderr_tail",
             "tail",
             "read_omitted",
+            "first_error",
+            "hint",
             "next",
             "page",
         ];
@@ -80,10 +84,21 @@ impl Text for RunReply {
             None => format!("[{} lines left out]", self.omitted_lines),
         });
         let page = self.page.as_ref().map(|page| page.text());
+        let first_error = self.first_error.iter().flat_map(|error| {
+            let head = format!("[the first error, at line {}:]", error.line_no);
+            std::iter::once(head).chain(error.lines.iter().cloned())
+        });
+        let first_error: Vec<String> = first_error.collect();
+        let hint = self.hint.as_ref().map(|hint| format!("[{hint}]"));
         let follow = self.next.as_ref().map(|call| format!("[the job continues: {call}]"));
         let errors = errors.iter().chain(&self.stderr_tail).chain(&start);
         let output = self.head.iter().chain(&gap).chain(&self.tail);
-        let lines = errors.chain(output).chain(&page).chain(&follow);
+        let lines = errors
+            .chain(output)
+            .chain(&first_error)
+            .chain(&page)
+            .chain(&hint)
+            .chain(&follow);
         head.with_body(lines.map(String::as_str))
     }
 }
@@ -162,7 +177,9 @@ macro_rules! json_text {
 json_text!(JobsReply, SignalReply, HostsReply, ForgetReply, WaitReply);
 
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("a reply is plain data")
+    let mut value = serde_json::to_value(value).expect("a reply is plain data");
+    for_model(&mut value);
+    value.to_string()
 }
 
 /// `name=value` for most fields of a reply.

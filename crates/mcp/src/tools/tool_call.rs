@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::for_model::{cap_bytes, for_model, schema_for_model};
 use super::progress::tell_progress;
 use super::text::Text;
 use crate::resources::ResourceUri;
@@ -29,7 +30,8 @@ where
     Reply: Serialize + Text,
 {
     let mut arguments = arguments;
-    let texts = read_texts::<R>(&mut arguments);
+    let mut texts = read_texts::<R>(&mut arguments);
+    texts.extend(cap_bytes(&mut arguments));
     let job_id = arguments.get("job_id").and_then(Value::as_str).map(str::to_owned);
     let request = match R::parse(arguments) {
         Ok(request) => request,
@@ -86,7 +88,9 @@ const ERROR_KEY: &str = "sshjobs/error";
 
 pub(crate) fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(reply.text())]);
-    result.structured_content = Some(to_value(reply));
+    let mut structured = to_value(reply);
+    for_model(&mut structured);
+    result.structured_content = Some(structured);
     result
 }
 
@@ -114,5 +118,8 @@ pub(crate) fn input_without<R: WireRequest>(hidden: &[&str]) -> Arc<JsonObject> 
 
 /// The schema of a tool's structured content.
 pub(crate) fn output<Reply: JsonSchema>() -> Arc<JsonObject> {
-    Arc::new(reply_schema::<Reply>())
+    let mut schema = Value::Object(reply_schema::<Reply>());
+    schema_for_model(&mut schema);
+    let Value::Object(schema) = schema else { unreachable!("it stays an object") };
+    Arc::new(schema)
 }

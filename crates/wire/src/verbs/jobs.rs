@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::end_reason::EndReason;
+use super::hints::FirstError;
 use super::processes::{DetailArg, ProcessList};
 use super::spawn::waits_for;
 use crate::clamp::Clamps;
@@ -45,6 +46,10 @@ pub struct JobsRequest {
     /// Don't ask hosts for newer states.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cached: bool,
+    /// List jobs that have not ended before all others.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub running_first: bool,
     /// Examine which jobs wait for input, also if `cached`, and follow those that no process follows.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(skip)]
@@ -130,6 +135,9 @@ pub struct JobEntry {
     /// Time of the last known state, if it is not current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_seen_at: Option<u64>,
+    /// The first line of a failed job that looks like an error; in ssh_wait, and with detail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<FirstError>,
     /// Its last lines, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
@@ -193,7 +201,19 @@ impl Service {
         } else {
             Freshness::AskHosts
         };
-        let (found, total) = self.jobs.list(filter, look).await?;
+        let (mut found, total) = self.jobs.list(filter.clone(), look).await?;
+        if request.running_first && filter.state.is_none() {
+            let mut running = Vec::new();
+            for state in [JobState::Running, JobState::Starting, JobState::Queued] {
+                let of_state = Filter {
+                    state: Some(state.as_str()),
+                    ..filter.clone()
+                };
+                running.extend(self.jobs.list(of_state, Freshness::Recorded).await?.0);
+            }
+            found.retain(|job| running.iter().all(|other| other.id != job.id));
+            found = running.into_iter().chain(found).take(limit).collect();
+        }
         let own = self.jobs.caller();
         let mut jobs: Vec<JobEntry> =
             found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
@@ -288,6 +308,7 @@ impl JobEntry {
             awaiting_input: false,
             members: None,
             last_seen_at: None,
+            first_error: None,
             last_lines: result.map(|result| result.last.clone()).unwrap_or_default(),
             processes: None,
             why: None,
@@ -329,6 +350,7 @@ impl JobEntry {
             awaiting_input: false,
             members: members.map(Members::from),
             last_seen_at: last_seen_at.map(timestamp_of),
+            first_error: None,
             last_lines: Vec::new(),
             processes: None,
             why: None,

@@ -1,6 +1,7 @@
 //! The verb jobs for one job, which may be asked for its processes.
 
 use super::end_reason::EndReason;
+use super::hints::first_error;
 use super::jobs::{JobEntry, JobsReply, JobsRequest};
 use super::processes::ProcessList;
 use super::spawn::waits_for;
@@ -46,6 +47,7 @@ impl Service {
             // It may have ended since the entry was made.
             entry = JobEntry::of(&job);
             entry.why = EndReason::of(&job).await;
+            entry.first_error = first_error(&job).await;
         }
         Ok(JobsReply::of(vec![entry], clamps))
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::command::CommandRequest;
+use super::hints::{FirstError, HintFacts, first_error, hint};
 use super::search::displayed;
 use super::tail::{KnownOutput, MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
 use crate::clamp::Clamps;
@@ -146,6 +147,12 @@ pub struct RunReply {
     /// The call that reads the omitted lines, as far as they are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_omitted: Option<String>,
+    /// Of a failed command whose output is cut: the first line that looks like an error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<FirstError>,
+    /// The likely next step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// The call that follows the job, if it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -324,6 +331,8 @@ impl RunReply {
                 Some(_) | None => Vec::new(),
             },
             read_omitted: None,
+            first_error: None,
+            hint: None,
             next: still_running.then(|| {
                 format!("ssh_tail(job_id=\"{id}\", since_line_no={cursor}, wait_ms=5000)")
             }),
@@ -359,7 +368,7 @@ impl RunReply {
         let offset = status.dropped_lines.max(head_lines);
         let behind_head = (excerpt.between + head_lines).saturating_sub(offset);
         let kept = behind_head.min(MOST_LINES.unsigned_abs());
-        Self {
+        let mut reply = Self {
             head: displayed(job, excerpt.head),
             stderr_tail: displayed(job, excerpt.errors),
             omitted_lines: excerpt.between,
@@ -368,6 +377,20 @@ impl RunReply {
             read_omitted: (kept > 0)
                 .then(|| format!("ssh_read(job_id=\"{id}\", offset={offset}, length={kept})")),
             ..Self::without_output(job, &status, clamped)
+        };
+        if reply.omitted_lines > 0 {
+            reply.first_error = first_error(job).await;
         }
+        let lines = [&reply.head[..], &reply.stderr_tail, &reply.tail].concat();
+        reply.hint = hint(HintFacts {
+            job_id: id,
+            standing: &reply.standing,
+            has_terminal: job.has_terminal(),
+            total_lines: reply.total_lines,
+            silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            lines: &lines,
+            omits_lines: reply.omitted_lines > 0 && reply.first_error.is_none(),
+        });
+        reply
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use super::events::{EventKind, JobEvent, awaited, position};
+use super::hints::first_error;
 use super::jobs::{JobEntry, shortened};
 use crate::clamp::Clamps;
 use crate::error::Error;
@@ -104,6 +105,8 @@ pub struct WaitReply {
 const WAIT_MS: i64 = 30_000;
 const MOST_JOBS: usize = 1000;
 const MOST_LAST_LINES: i64 = 100;
+/// Maximum failed jobs whose first error is shown.
+const MOST_FIRST_ERRORS: usize = 20;
 /// Maximum bytes of a job's last lines: about a hundred lines of 80 bytes.
 const LAST_LINES_BYTES: usize = 8 << 10;
 /// The caller knows the command already.
@@ -156,6 +159,7 @@ impl Service {
             }
         };
         let mut entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
+        note_first_errors(&jobs, &mut entries).await;
         self.note_reasons(&mut entries).await;
         // Counted from the entries, so that the number agrees with the states in this reply.
         let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
@@ -263,6 +267,20 @@ impl WaitRequest {
         let is_about_ends = self.on.iter().all(|kind| *kind == EventKind::End);
         let awaited = awaited(&self.on, self.until.as_deref(), self.quiet_ms)?;
         Ok((!is_about_ends || !self.cursors.is_empty()).then_some(awaited))
+    }
+}
+
+/// Adds to the entries of failed jobs the first line that looks like an error, if the caller may read it.
+async fn note_first_errors(jobs: &[WaitedJob], entries: &mut [JobEntry]) {
+    let failed = jobs.iter().zip(entries).filter(|(_, entry)| has_failed(&entry.standing));
+    for (waited, entry) in failed.take(MOST_FIRST_ERRORS) {
+        let readable = match &waited.readable {
+            Some(job) => Some(job.clone()),
+            None => waited.job.readable_if_allowed().await,
+        };
+        if let Some(job) = readable {
+            entry.first_error = first_error(&job).await;
+        }
     }
 }
 

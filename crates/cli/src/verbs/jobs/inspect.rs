@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::finish::finish;
-use super::jobs::in_largest_unit;
 use super::pick;
 use crate::ProgramExit;
 use crate::args::InspectArgs;
@@ -13,6 +12,7 @@ use crate::exit::print;
 use crate::json::json;
 use crate::terminal::in_columns;
 use sshjobs_core::jobs::printable;
+use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{DetailArg, EndReason, JobEntry, JobsRequest, ProcessEntry, ProcessList};
 

@@ -15,6 +15,7 @@ use crate::exit::{print, write_out};
 use crate::json::json;
 use crate::terminal::{GREEN, RED, colours_are_wanted, in_columns, paint, terminal_rows};
 use sshjobs_core::jobs::printable;
+use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
 
@@ -236,14 +237,4 @@ pub(crate) fn age(started_at: u64) -> String {
     }
     let then = UNIX_EPOCH + Duration::from_millis(started_at);
     in_largest_unit(SystemTime::now().duration_since(then).unwrap_or_default())
-}
-
-/// A time in its largest unit.
-pub(crate) fn in_largest_unit(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..60 => format!("{seconds}s"),
-        seconds @ 60..3600 => format!("{}m", seconds / 60),
-        seconds @ 3600..86_400 => format!("{}h", seconds / 3600),
-        seconds => format!("{}d", seconds / 86_400),
-    }
 }

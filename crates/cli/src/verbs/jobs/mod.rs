@@ -27,7 +27,7 @@ pub use forget::forget;
 pub(crate) use inspect::detail_in_words;
 pub use inspect::inspect;
 pub use jobs::jobs;
-pub(crate) use jobs::{age, duration_of, exit_text, in_largest_unit, state_of};
+pub(crate) use jobs::{age, duration_of, exit_text, state_of};
 pub use log::log;
 pub(crate) use log::page_log;
 pub use read::read;

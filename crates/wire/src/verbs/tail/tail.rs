@@ -46,7 +46,7 @@ pub struct TailRequest {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub max_lines: Option<i64>,
-    /// Maximum bytes to return, up to 262144. Default 32768.
+    /// Maximum bytes to return, up to 81920 over MCP. Default 32768.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,
