@@ -569,3 +569,42 @@ async fn the_first_page_of_vttest_is_drawn() {
     assert_eq!((&rows[22], &rows[23]), (&pluses, &stars), "{rows:#?}");
     assert!(rows[2..22].iter().all(|row| row.starts_with("*+") && row.ends_with("+*")));
 }
+
+#[tokio::test]
+async fn coloured_parts_are_told_and_a_matched_row_brings_its_screen() {
+    let target = Target::start().await;
+    let service = &target.service;
+    let draw = r"printf '\033[2J\033[1;1HName \033[32mRunning \033[0m(3)\n\033[7m chosen \033[0m other\n\033[3;1Hplain row'; sleep 30";
+    let request = SpawnRequest {
+        pty: true,
+        ..SpawnRequest::new(HOST, draw)
+    };
+    let job = service.spawn(request).await.unwrap().job_id;
+    let reply = service
+        .tail(TailRequest {
+            until: Some("^plain row$".into()),
+            ..TailRequest::new(&job, 0, 20_000)
+        })
+        .await
+        .unwrap();
+    assert_eq!(reply.matched_row, Some(3), "{reply:?}");
+    assert!(reply.partial.is_none(), "{reply:?}");
+    let screen = reply.screen.unwrap();
+    assert_eq!(screen.rows.as_ref().unwrap()[2], "plain row");
+    let parts = |parts: &[sshjobs_wire::ScreenPart]| {
+        parts
+            .iter()
+            .map(|part| (part.row, part.col, part.text.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        parts(&screen.highlighted),
+        [(1, 6, "Running".to_owned())],
+        "{screen:?}"
+    );
+    assert_eq!(
+        parts(&screen.reversed),
+        [(2, 1, " chosen ".to_owned())],
+        "{screen:?}"
+    );
+}

@@ -54,10 +54,10 @@ pub use verbs::{
     ForwardAction, ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry,
     HostsReply, HostsRequest, JobEntry, JobEvent, JobTail, JobsReply, JobsRequest, LastLinesOf,
     LineRecord, LookRequest, MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup, PutReply,
-    PutRequest, ReadReply, ReadRequest, Repeat, Reversed, RunOptions, RunReply, RunRequest, Screen,
-    SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size, SpawnReply,
-    SpawnRequest, StreamName, StyledSpan, TailReply, TailRequest, TemplateEntry, TerminalEntry,
-    UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
-    WriteUnit,
+    PutRequest, ReadReply, ReadRequest, Repeat, RunOptions, RunReply, RunRequest, Screen,
+    ScreenPart, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
+    SpawnReply, SpawnRequest, StreamName, StyledSpan, TailReply, TailRequest, TemplateEntry,
+    TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply,
+    WriteRequest, WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

@@ -17,7 +17,9 @@ use crate::terminal::padded;
 use crate::verbs::{age, duration_of, exit_text, state_of};
 use sshjobs_core::jobs::{coloured, printable};
 use sshjobs_wire::in_largest_unit;
-use sshjobs_wire::{ApproverAnswer, JobEntry, JobState, LineRecord, Members, Reversed, StreamName};
+use sshjobs_wire::{
+    ApproverAnswer, JobEntry, JobState, LineRecord, Members, ScreenPart, StreamName,
+};
 
 /// Minimum height of the screen for showing list and output together.
 const SHARED: u16 = 10;
@@ -381,7 +383,7 @@ impl Paint {
 /// A row of a screen whose reversed parts are shown as such.
 fn reversed_parts<'a>(
     row: &str,
-    parts: impl Iterator<Item = &'a Reversed>,
+    parts: impl Iterator<Item = &'a ScreenPart>,
     shift: usize,
 ) -> Line<'static> {
     let mut spans = Vec::new();
@@ -678,7 +680,7 @@ mod tests {
 
     #[test]
     fn reversed_parts_are_found_by_their_column_also_after_wide_characters() {
-        let part = |col, text: &str| Reversed {
+        let part = |col, text: &str| ScreenPart {
             row: 1,
             col,
             text: text.to_owned(),

@@ -347,6 +347,7 @@ mod tests {
             silent_ms: 0,
             returned_because: Because::Lines,
             matched_line_no: None,
+            screen: None,
             matched_row: None,
             jobs: Vec::new(),
             cursors: std::collections::BTreeMap::new(),

@@ -103,7 +103,7 @@ const TOOLS: [ToolText; 15] = [
         description: "Wait for the end of jobs, or with on for a question, silence or line, and return \
             a summary of each, with the first error and the last lines of those that failed. Example: {\"job_ids\": [\"web1-7f3k9q2m\"], \
             \"last_lines\": 20}",
-        hidden: &[],
+        hidden: &["last_lines_of"],
         is_destructive: false,
         is_idempotent: true,
         reaches_hosts: false,
@@ -138,6 +138,7 @@ const TOOLS: [ToolText; 15] = [
             "max_parallel",
             "notify",
             "queue",
+            "reason",
             "retry",
             "rows",
             "secret_stdin",

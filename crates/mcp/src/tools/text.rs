@@ -25,8 +25,11 @@ pub(crate) trait Text {
 /// The scalar fields on the first line, then the output's lines.
 impl Text for TailReply {
     fn text(&self) -> String {
-        let omitted = ["lines", "records", "partial", "jobs"];
+        let omitted = ["lines", "records", "partial", "jobs", "screen"];
         let mut head = TextHead::of(self, &omitted);
+        if let Some(screen) = &self.screen {
+            return head.with_screen(screen);
+        }
         if !self.jobs.is_empty() {
             let jobs: Vec<String> = self.jobs.iter().map(JobTail::text).collect();
             return head.with_body(jobs.iter().map(String::as_str));

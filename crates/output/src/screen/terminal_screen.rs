@@ -139,7 +139,9 @@ impl TerminalScreen {
         self.rows.resize_with(usize::from(rows.get()), ScreenRow::default);
         for (number, previous) in (0..).zip(&mut self.rows) {
             let row = read_row(screen, number);
-            if row.text != previous.text || row.reversed != previous.reversed {
+            let is_same = (&row.text, &row.reversed, &row.highlighted)
+                == (&previous.text, &previous.reversed, &previous.highlighted);
+            if !is_same {
                 *previous = ScreenRow {
                     changed_in: version,
                     changed_at: self.position,
@@ -158,51 +160,105 @@ fn clamped(count: u32) -> NonZeroU16 {
 
 /// A row as it is shown now, without invisible characters, as in [`clean`](crate::clean).
 fn read_row(screen: &Screen, number: u16) -> ScreenRow {
-    let (_, cols) = screen.size();
-    let mut text = String::new();
-    let mut reversed: Vec<ScreenSpan> = Vec::new();
-    let mut continues_span = false;
-    let marked = marked_columns(screen, number);
-    for col in 0..cols.get() {
-        let Some(cell) = screen.cell(number, col) else { break };
-        if cell.is_wide_continuation() {
-            continue;
-        }
-        let contents = if cell.has_contents() {
-            cell.contents()
-        } else {
-            " "
-        };
-        let shown = contents.chars().filter(|&c| is_harmless(c));
-        text.extend(shown.clone());
-        let stands_out = marked.get(usize::from(col)).copied().unwrap_or(false);
-        if stands_out {
-            match reversed.last_mut() {
-                Some(span) if continues_span => span.text.extend(shown),
-                _ => reversed.push(ScreenSpan {
-                    col: u32::from(col) + 1,
-                    text: shown.collect(),
-                }),
-            }
-        }
-        continues_span = stands_out;
-    }
-    // Blank spans are shadows or coloured rules.
-    reversed.retain(|span| !span.text.trim().is_empty());
+    let cells = cells_of(screen, number);
+    let mut text: String = cells.iter().flat_map(|(_, cell)| shown(cell)).collect();
     text.truncate(text.trim_end_matches(' ').len());
     ScreenRow {
         text,
-        reversed,
+        reversed: spans(&cells, &marked_columns(screen, number)),
+        highlighted: spans(&cells, &coloured_columns(&cells)),
         ..ScreenRow::default()
+    }
+}
+
+/// The cells of a row, each with its column.
+fn cells_of(screen: &Screen, row: u16) -> Vec<(u16, &Cell)> {
+    let (_, cols) = screen.size();
+    (0..cols.get()).map_while(|col| Some((col, screen.cell(row, col)?))).collect()
+}
+
+/// The visible characters of a cell. None for the second half of a wide one.
+fn shown(cell: &Cell) -> impl Iterator<Item = char> {
+    let contents = match (cell.is_wide_continuation(), cell.has_contents()) {
+        (true, _) => "",
+        (false, true) => cell.contents(),
+        (false, false) => " ",
+    };
+    contents.chars().filter(|&c| is_harmless(c))
+}
+
+/// The parts of a row at the marked columns, without blank ones: those are shadows or coloured rules.
+fn spans(cells: &[(u16, &Cell)], marked: &[bool]) -> Vec<ScreenSpan> {
+    let columns: Vec<(&(u16, &Cell), &bool)> = cells.iter().zip(marked).collect();
+    let runs = columns.chunk_by(|(_, one), (_, next)| one == next);
+    let marked_runs = runs.filter(|run| run.first().is_some_and(|(_, is_marked)| **is_marked));
+    let spans = marked_runs.filter_map(|run| {
+        let ((col, _), _) = run.first()?;
+        Some(ScreenSpan {
+            col: u32::from(*col) + 1,
+            text: run.iter().flat_map(|((_, cell), _)| shown(cell)).collect(),
+        })
+    });
+    spans.filter(|span| !span.text.trim().is_empty()).collect()
+}
+
+/// For each cell of a row, whether its colours differ from those of most of the row's text.
+fn coloured_columns(cells: &[(u16, &Cell)]) -> Vec<bool> {
+    let has_text = |cell: &Cell| cell.has_contents() && !cell.contents().trim().is_empty();
+    let mut counts: Vec<(CellColours, usize)> = Vec::new();
+    for (_, cell) in cells.iter().filter(|(_, cell)| has_text(cell)) {
+        let colours = CellColours::of(cell);
+        match counts.iter_mut().find(|(known, _)| *known == colours) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((colours, 1)),
+        }
+    }
+    // Of equally many the first: what stands out most often comes later.
+    let most = counts.iter().map(|(_, count)| *count).max();
+    let usual = counts
+        .iter()
+        .find(|(_, count)| Some(*count) == most)
+        .map(|(colours, _)| *colours);
+    let differs = |cell: &Cell| usual.is_some_and(|usual| CellColours::of(cell) != usual);
+    let mut marks: Vec<bool> =
+        cells.iter().map(|(_, cell)| has_text(cell) && differs(cell)).collect();
+    // A space between two marked words of one colour belongs to them.
+    for column in 1..marks.len().saturating_sub(1) {
+        let is_between = marks[column - 1]
+            && !has_text(cells[column].1)
+            && cells.get(column + 1).is_some_and(|(_, next)| has_text(next) && differs(next));
+        marks[column] |= is_between && differs(cells[column].1);
+    }
+    marks
+}
+
+/// What makes a cell look different from another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct CellColours {
+    text: Color,
+    background: Color,
+    is_bold: bool,
+}
+
+impl CellColours {
+    fn of(cell: &Cell) -> Self {
+        let (text, background) = if cell.inverse() {
+            (cell.bgcolor(), cell.fgcolor())
+        } else {
+            (cell.fgcolor(), cell.bgcolor())
+        };
+        Self {
+            text,
+            background,
+            is_bold: cell.bold(),
+        }
     }
 }
 
 /// For each column of a row, whether its cell marks something: it is reversed, or in a run of cells on a background
 /// that no cell above or below the run has, as the selected item of a menu is.
 fn marked_columns(screen: &Screen, row: u16) -> Vec<bool> {
-    let (_, cols) = screen.size();
-    let cells: Vec<(u16, &Cell)> =
-        (0..cols.get()).map_while(|col| Some((col, screen.cell(row, col)?))).collect();
+    let cells = cells_of(screen, row);
     let neighbours = [row.checked_sub(1), row.checked_add(1)];
     let is_around = |col: u16, colour: Color| {
         let cells = neighbours.into_iter().flatten().filter_map(|row| screen.cell(row, col));

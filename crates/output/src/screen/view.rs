@@ -29,6 +29,8 @@ pub struct ScreenRow {
     pub text: String,
     /// The parts that are shown reversed, such as a selected item.
     pub reversed: Vec<ScreenSpan>,
+    /// The parts whose colours differ from those of most of the row's text: a selected item, a key of a menu.
+    pub highlighted: Vec<ScreenSpan>,
     /// Version of the screen in which this row may have changed last.
     pub changed_in: u64,
     /// Bytes of output up to that change.

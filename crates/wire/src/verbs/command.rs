@@ -45,10 +45,10 @@ pub struct CommandRequest {
     /// Shell command line.
     #[serde(default)]
     pub command: String,
-    /// Instead of command: program and arguments without quoting, or the arguments of script.
+    /// Program and arguments, unquoted; or arguments of script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
-    /// Instead of command: the text of a script.
+    /// Text of a script to run.
     #[serde(
         default,
         serialize_with = "reveal",
@@ -56,7 +56,7 @@ pub struct CommandRequest {
     )]
     #[schemars(with = "String")]
     pub script: Option<SecretString>,
-    /// Program that runs script. Default: its #! line, or sh.
+    /// Runs script. Default: its #! line, or sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<String>,
     /// Name of a template, instead of command.
@@ -66,10 +66,10 @@ pub struct CommandRequest {
     #[serde(default, deserialize_with = "texts")]
     #[schemars(extend("additionalProperties" = true))]
     pub params: BTreeMap<String, String>,
-    /// Working directory. Default: home. Exit status 125 if missing.
+    /// Working directory. Default: home.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Variables, hidden from the process list.
+    /// Variables; not in the process list.
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,

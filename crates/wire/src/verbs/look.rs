@@ -19,7 +19,7 @@ use sshjobs_core::jobs::{Look, NotReadOnly, TemplateCall, Verb};
 pub struct LookRequest {
     /// Host name from ssh_hosts.
     pub host: String,
-    /// Program and arguments; no shell, so no pipes, globs or variables.
+    /// Program and arguments; no shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
     /// Name of a read-only template, instead of argv.

@@ -53,7 +53,7 @@ pub use put::parse_mode;
 pub use put::{EditArg, PutGroup, PutReply, PutRequest};
 pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
 pub use run::{RunOptions, RunReply, RunRequest};
-pub use screen::{ChangedRow, CursorAt, Reversed, Screen, Size};
+pub use screen::{ChangedRow, CursorAt, Screen, ScreenPart, Size};
 pub use search::{MatchEntry, SearchReply, SearchRequest};
 pub use signal::{DeliveryRoute, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};

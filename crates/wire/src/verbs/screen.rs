@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
-use sshjobs_core::jobs::{ReadableJob, ScreenView, ScreenWait};
+use sshjobs_core::jobs::{ReadableJob, ScreenSpan, ScreenView, ScreenWait};
 
 /// Maximum bytes of the text of a screen. Only the largest terminals have more.
 const MOST_BYTES: usize = 256 << 10;
@@ -25,7 +25,10 @@ pub struct Screen {
     pub changed_rows: Option<Vec<ChangedRow>>,
     /// Parts that stand out, such as a selected item: reversed, or on a background of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reversed: Vec<Reversed>,
+    pub reversed: Vec<ScreenPart>,
+    /// Parts whose colours differ from those of their row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub highlighted: Vec<ScreenPart>,
     /// Where the cursor is.
     pub cursor: CursorAt,
     /// Size of the terminal.
@@ -60,7 +63,7 @@ pub struct ChangedRow {
 /// A part of a row that stands out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
-pub struct Reversed {
+pub struct ScreenPart {
     /// The row; the top one is 1.
     pub row: u32,
     /// The first column; the left one is 1.
@@ -104,6 +107,16 @@ fn is_true(truth: &bool) -> bool {
     *truth
 }
 
+/// Most highlighted parts of a reply: a program that colours every word has more.
+const MOST_HIGHLIGHTED: usize = 100;
+
+/// Highlighted parts that are not reversed ones, too.
+fn without_doubles(mut highlighted: Vec<ScreenPart>, reversed: &[ScreenPart]) -> Vec<ScreenPart> {
+    highlighted.retain(|part| !reversed.contains(part));
+    highlighted.truncate(MOST_HIGHLIGHTED);
+    highlighted
+}
+
 impl Screen {
     /// A screen: all rows, or those that changed since a version.
     pub(crate) fn of(view: ScreenView, since_version: Option<u64>) -> Self {
@@ -112,23 +125,26 @@ impl Screen {
         let mut left = MOST_BYTES;
         let mut shown = Vec::new();
         let mut reversed = Vec::new();
+        let mut highlighted = Vec::new();
         let mut omitted_rows = 0;
         for (row, content) in (1..).zip(view.rows) {
             if !is_whole && content.changed_in <= wanted {
                 continue;
             }
-            let spans = content.reversed.iter().map(|span| span.text.len());
-            let cost = content.text.len() + spans.sum::<usize>();
+            let spans = content.reversed.iter().chain(&content.highlighted);
+            let cost = content.text.len() + spans.map(|span| span.text.len()).sum::<usize>();
             if cost > left {
                 omitted_rows += 1;
                 continue;
             }
             left -= cost;
-            reversed.extend(content.reversed.into_iter().map(|span| Reversed {
+            let part = |span: ScreenSpan| ScreenPart {
                 row,
                 col: span.col,
                 text: span.text,
-            }));
+            };
+            reversed.extend(content.reversed.into_iter().map(part));
+            highlighted.extend(content.highlighted.into_iter().map(part));
             shown.push(ChangedRow {
                 row,
                 text: content.text,
@@ -145,6 +161,7 @@ impl Screen {
         Self {
             rows,
             changed_rows,
+            highlighted: without_doubles(highlighted, &reversed),
             reversed,
             cursor: CursorAt {
                 row: view.cursor.row,

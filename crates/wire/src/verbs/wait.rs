@@ -32,7 +32,7 @@ pub struct WaitRequest {
     /// Milliseconds to wait, up to 50000. Default 30000. As a task it has no limit.
     #[serde(default)]
     pub wait_ms: Option<i64>,
-    /// Return at the first of these events of any job. Default: end.
+    /// Return at the first such event. Default: end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<EventKind>,
     /// With on=match: regex for lines.
@@ -41,14 +41,14 @@ pub struct WaitRequest {
     /// With on=silence: milliseconds without output. Default 60000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_ms: Option<i64>,
-    /// With on: cursors of the previous reply; earlier events are skipped.
+    /// With on: cursors of the previous reply.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cursors: BTreeMap<String, String>,
-    /// Last lines of each job that failed, or of all with last_lines_of=all. Up to 100, default 0.
+    /// Last lines of failed jobs, up to 100. Default 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub last_lines: i64,
-    /// Jobs whose lines are returned. Default failed: those without exit status 0.
+    /// Jobs whose lines are returned.
     #[serde(default)]
     pub last_lines_of: LastLinesOf,
 }

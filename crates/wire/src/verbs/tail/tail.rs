@@ -12,8 +12,9 @@ use super::tail_reply::TailReply;
 use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::request::whole_numbers;
+use crate::verbs::screen::Screen;
 use crate::{Format, KeepArg, RenderArg, Service, StreamArg};
-use sshjobs_core::jobs::{LineNo, PageQuery, ReadableJob, SilenceFrom, Verb, Wait};
+use sshjobs_core::jobs::{LineNo, PageQuery, ReadableJob, ScreenWait, SilenceFrom, Verb, Wait};
 
 /// Read a job's output after a cursor, waiting for news if there is none.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -199,6 +200,14 @@ impl Service {
         let mut reply = TailReply::new(job, tail, request.format, awaiting_input, clamps.0);
         if request.render == RenderArg::Spans {
             reply.split_styles();
+        }
+        if reply.matched_row.is_some() {
+            // A full-screen program has no line that could be read.
+            reply.screen = Some(Box::new(Screen::of(
+                job.screen(&ScreenWait::default()).await?,
+                None,
+            )));
+            reply.partial = None;
         }
         Ok(reply)
     }

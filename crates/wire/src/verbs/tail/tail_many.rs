@@ -197,6 +197,7 @@ fn merged(replies: Vec<JobReply>, clamped: Vec<Clamped>) -> TailReply {
         returned_because: because,
         matched_line_no: None,
         matched_row: None,
+        screen: None,
         jobs: replies.into_iter().map(JobTail::of).collect(),
         cursors,
         clamped,

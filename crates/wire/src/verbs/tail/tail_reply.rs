@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::span::StyledSpan;
 use crate::leave_out::{is_false, is_one, is_zero, one};
+use crate::verbs::screen::Screen;
 use crate::{Clamped, Format, Standing};
 use sshjobs_core::jobs::{
     Job, Line, LineNo, ReturnedBecause, Stream, Tail, TextStyle, clean, shown_end, styled,
@@ -72,6 +73,10 @@ pub struct TailReply {
     /// The row of the screen that matched `until`; the top one is 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matched_row: Option<u32>,
+    /// With matched_row: the screen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub screen: Option<Box<Screen>>,
     /// With job_ids: the reply of each job. The other fields then summarize all jobs; last_line_no is 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobTail>,
@@ -236,6 +241,7 @@ impl TailReply {
             jobs: Vec::new(),
             cursors: BTreeMap::new(),
             matched_row: because.matched_row(),
+            screen: None,
             matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
             records,
