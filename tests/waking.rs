@@ -287,10 +287,10 @@ async fn what_no_watch_understands_is_refused() {
     let sshd = Sshd::start().await;
     let job = spawned(&sshd, &["web1", "--", "true"]);
     for (arguments, said) in [
-        (vec!["--on", "ended"], "is no event"),
+        (vec!["--on", "ended"], "is not an event"),
         (vec!["--on", "match"], "needs a pattern"),
         (vec!["--on", ""], "name an event"),
-        (vec!["--since", "x"], "is no cursor"),
+        (vec!["--since", "x"], "is not a cursor"),
         (vec![job.as_str(), "--since", "12x"], "it is not the cursor"),
         (
             vec![job.as_str(), "--on", "match=("],

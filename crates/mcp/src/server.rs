@@ -37,7 +37,7 @@ pub(super) struct McpServer {
     pub(super) parked: Arc<Parked<ToolCall>>,
 }
 
-/// What a server offers to its clients.
+/// Options of the server for its clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct McpOptions {
     /// The tools.
@@ -217,7 +217,7 @@ impl McpServer {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         if request.name == "ssh_jobs" {
-            // A model looks for what goes on, and pays for each job of the list.
+            // Models want the jobs that run, and each entry of the list costs tokens.
             let arguments = request.arguments.get_or_insert_default();
             arguments.insert("running_first".to_owned(), true.into());
         }

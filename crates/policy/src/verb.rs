@@ -26,7 +26,7 @@ pub enum Verb {
     Run,
     /// Start a command.
     Spawn,
-    /// Run a command that only looks: of the table in `look`, or a template that says so.
+    /// Run a command that only looks: of the table in `look`, or of a template with `read_only`.
     Look,
     /// Write to the stdin of a job, resize its terminal, or sit at it.
     Write,

@@ -481,7 +481,7 @@ fn awaited_events(text: &str) -> Result<EventList, String> {
             ("match", _) => return Err("match needs a pattern: match=REGEX".to_owned()),
             _ => {
                 return Err(format!(
-                    "{word:?} is no event: use end, prompt, silence=TIME, match=REGEX"
+                    "{word:?} is not an event: use end, prompt, silence=TIME, match=REGEX"
                 ));
             }
         });

@@ -48,7 +48,7 @@ pub struct RunArgs {
     /// Don't read stdin; the remote command gets an empty one.
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
-    /// Run on a terminal there, also without one here; all output is stdout.
+    /// Run on a terminal there; all output is stdout.
     #[arg(long)]
     pub pty: bool,
     /// Run on a terminal there: all keys are passed on, and the size follows. Enter ~ . ends it. -tt:
@@ -99,7 +99,7 @@ pub struct StartArgs {
     /// Set variables from a file with lines NAME=VALUE or NAME.
     #[arg(long, value_name = "FILE")]
     pub env_file: Vec<PathBuf>,
-    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
+    /// End the remote process tree after this time: 90, 1m30s.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Notify this name, URL or command when the job ends.
@@ -129,13 +129,13 @@ impl StartArgs {
 /// How a command is written, if not as a command line.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WritingArgs {
-    /// Run COMMAND as a program and its arguments, without a shell: each word arrives as it is.
+    /// COMMAND is a program and its arguments, without a shell.
     #[arg(long, conflicts_with_all = ["script", "template"])]
     pub argv: bool,
-    /// Send this script and run it; the words after -- are its arguments. - reads it from stdin.
+    /// Run this script, with COMMAND as its arguments; - is stdin.
     #[arg(long, value_name = "FILE", conflicts_with = "template")]
     pub script: Option<PathBuf>,
-    /// Program that runs the script, such as bash or 'python3 -u'. Default: its #! line, or sh.
+    /// Program for the script. Default: its #! line, or sh.
     #[arg(long, value_name = "PROGRAM", requires = "script")]
     pub interpreter: Option<String>,
 }
@@ -168,7 +168,7 @@ pub struct TemplateArgs {
 /// Secrets of the configuration that a command gets.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SecretArgs {
-    /// Set a variable to a secret of the configuration; output shows its name.
+    /// Set a variable to a secret; output shows its name.
     #[arg(long, value_name = "NAME=SECRET", value_parser = secret_variable)]
     pub secret_env: Vec<(String, String)>,
     /// Use a secret of the configuration as stdin, not this program's.
@@ -205,7 +205,7 @@ pub struct FleetArgs {
     /// Skip hosts where it succeeded, according to the joblog.
     #[arg(long, requires = "joblog")]
     pub resume_failed: bool,
-    /// Write the results as JUnit XML for CI, with one test case per host.
+    /// Write the results as JUnit XML, a test case for each host.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
 }

@@ -29,7 +29,7 @@ pub struct AwaitedEvents {
 
 /// A position between two events of a job. The default is the start of the job.
 ///
-/// As a text it is a line number, followed by what has happened there: `120`, `120p4096`, `300e`.
+/// As a text it is a line number, followed by the newest events there: `120`, `120p4096`, `300e`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventCursor {
     /// Lines up to this one were looked at.
@@ -38,11 +38,11 @@ pub struct EventCursor {
     pub prompt_at: Option<u64>,
     /// Bytes that the job had printed at its newest known silence.
     pub silence_at: Option<u64>,
-    /// Whether the job has ended: there are no events after this.
+    /// Whether the job has ended. No event follows.
     pub is_at_end: bool,
 }
 
-/// What a look for events has found.
+/// Result of a look for events.
 #[derive(Clone, Debug)]
 pub struct EventLook {
     /// The first event after the cursor, if there is one.
@@ -93,7 +93,7 @@ impl EventSource<'_> {
     ) -> Result<EventLook, TooSlow> {
         let deadline = Instant::now().checked_add(patience);
         while !cursor.is_at_end {
-            // First: of what was printed after this moment, the wait below is told.
+            // First: output after this moment ends the wait below.
             let bytes = self.job.read_log(total_bytes);
             // Before the lines, so that the end comes after the last of them.
             let is_over = self.job.is_over();

@@ -18,7 +18,7 @@ const OF_CONNECTIONS: [&str; 5] = ["cipher", "host_key", "kex", "server", "stric
 /// Most bytes of output in a reply: clients cut longer results, or refuse them.
 const MOST_BYTES: i64 = 81_920;
 
-/// Limits the bytes that a call asks for. Returns what was changed.
+/// Limits the bytes that a call asks for. Returns the change.
 pub(crate) fn cap_bytes(arguments: &mut Map<String, Value>) -> Option<Clamped> {
     let asked = arguments
         .get("max_bytes")

@@ -13,7 +13,7 @@ pub struct ReadOnlyCommand(Vec<String>);
 /// Why a command is not known to only look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotReadOnly {
-    /// What is not allowed.
+    /// The word that is not allowed.
     pub why: String,
     /// The nearest thing that is.
     pub instead: String,
@@ -236,7 +236,7 @@ fn check_operands(
         None => Ok(()),
         Some(word) => Err(NotReadOnly {
             why: format!("{word:?} is not allowed after {}", program.name),
-            instead: "name files that are no devices, or use ssh_run".to_owned(),
+            instead: "name ordinary files, or use ssh_run".to_owned(),
         }),
     }
 }

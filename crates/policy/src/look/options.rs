@@ -3,11 +3,11 @@
 /// The options of a program that are allowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// Short options without a value: each may stand in a group, as in `-la`.
+    /// Short options without a value: each may be in a group, as in `-la`.
     pub(crate) short: &'static str,
     /// Short options with a value, which is the rest of the word or the next one.
     pub(crate) short_with_value: &'static str,
-    /// Words with one dash that are no groups: `-br` of ip.
+    /// Whole words with one dash: `-br` of ip.
     pub(crate) whole: &'static [&'static str],
     /// Long options without a value.
     pub(crate) long: &'static [&'static str],
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     pub(crate) takes_number: bool,
 }
 
-/// What may stand beside the options.
+/// Words that may follow the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operands {
     Nothing,
@@ -45,7 +45,7 @@ pub(crate) const NO_OPTIONS: Options = Options {
     takes_number: false,
 };
 
-/// The words of a call that are no options. `Err` has the first word that is not allowed.
+/// The words of a call besides its options. `Err` has the first word that is not allowed.
 pub(crate) fn operands_of<'a>(
     options: &Options,
     words: &'a [String],

@@ -8,7 +8,7 @@ use super::{Operands, Options};
 pub struct LookProgram {
     /// Its name.
     pub name: &'static str,
-    /// What it shows, for people who review the table.
+    /// Its output, for people who review the table.
     pub shows: &'static str,
     pub(crate) options: Options,
     pub(crate) operands: Operands,

@@ -48,7 +48,7 @@ impl EventWatch {
     /// Watches one's own jobs: those that run and will start, or all after an event with this cursor.
     ///
     /// # Errors
-    /// The jobs can't be listed, or the cursor is of another watch.
+    /// The jobs can't be listed, or the cursor belongs to another watch.
     pub async fn of_own_jobs(
         api: &Api,
         awaited: WatchedEvents,
@@ -158,7 +158,7 @@ impl WatchPosition {
         for job in jobs {
             let mut watched = WatchedJob::from_start(job.started_at);
             if job.standing.state.is_final() {
-                // It has ended before: that is no news.
+                // It ended before the watch began.
                 watched.cursor = "0e".to_owned();
             }
             position.jobs.insert(job.job_id, watched);
@@ -171,7 +171,7 @@ impl WatchPosition {
     fn move_to(&mut self, since: &str) -> Result<(), Error> {
         let bad = || {
             Error::invalid(
-                format!("{since:?} is no cursor of these jobs"),
+                format!("{since:?} is not a cursor of these jobs"),
                 "use the cursor of an event that a watch of the same jobs has printed",
             )
         };
@@ -225,7 +225,7 @@ impl WatchPosition {
         self.jobs.values().all(WatchedJob::is_over)
     }
 
-    /// Moves behind what a wait has returned. Returns its events, each with the cursor of the whole watch
+    /// Moves behind the reply of a wait. Returns its events, each with the cursor of the whole watch
     /// behind it.
     fn pass(&mut self, reply: WaitReply) -> Vec<JobEvent> {
         for (id, cursor) in reply.cursors {

@@ -1,4 +1,4 @@
-//! What a caller most likely does next, for replies that call for it.
+//! Likely next steps of a caller, for replies that call for one.
 
 use regex::Regex;
 use schemars::JsonSchema;
@@ -25,7 +25,7 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(words).expect("it is a pattern")
 });
 
-/// What shells print of a command with a quote too few or too many.
+/// Messages of shells about a command with a quote too few or too many.
 const QUOTING: [&str; 5] = [
     "unexpected EOF while looking for matching",
     "Unterminated quoted string",
@@ -69,7 +69,7 @@ pub(super) async fn first_error(job: &ReadableJob) -> Option<FirstError> {
     None
 }
 
-/// What is known of a job when a hint is chosen.
+/// Facts of a job from which a hint is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HintFacts<'a> {
     pub(super) job_id: &'a str,

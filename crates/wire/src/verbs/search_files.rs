@@ -31,7 +31,7 @@ enum Searcher {
     PlainGrep,
 }
 
-/// What a search has printed.
+/// Output of a search.
 struct Printed {
     matches: Vec<MatchEntry>,
     has_more: bool,
@@ -139,7 +139,7 @@ impl Searcher {
     }
 }
 
-/// Reads what a search prints, up to enough matches or its end.
+/// Reads the output of a search, up to enough matches or its end.
 async fn printed(job: &ReadableJob, most: usize, bytes: usize) -> Result<Printed, Error> {
     let deadline = Instant::now() + LIMIT;
     let mut printed = Printed {

@@ -55,6 +55,7 @@ pub async fn init(
     if !others.is_empty() {
         offer(&file, &others, args)?;
     }
+    note("agents' jobs end with their server; `durable = true` in [defaults] keeps them running");
     note("next: `sshjobs demo`, `sshjobs hosts`, `sshjobs run HOST -- uptime`");
     Ok(ProgramExit::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `sshjobs watch`: a line for each event of jobs, for programs that wake somebody.
+//! `sshjobs watch`: a line for each event of jobs, for programs that wake an agent or a person.
 
 use std::time::Duration;
 
