@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Operands;
-use super::options::operands_of;
+use super::options::{FoundOperands, operands_of};
 use super::table::{INSTEAD, LookProgram, PROGRAMS};
 
 /// A command that only looks. It can be made only of words that the table allows.
@@ -120,7 +120,12 @@ impl ReadOnlyCommand {
 }
 
 /// Variables that switch off pagers, locks and fetches of the programs.
-pub const LOOK_VARIABLES: [(&str, &str); 7] = [
+pub const LOOK_VARIABLES: [(&str, &str); 8] = [
+    // The empty tree: no file of the tree names filters (git 2.41 and later).
+    (
+        "GIT_ATTR_SOURCE",
+        "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    ),
     ("GIT_CONFIG_NOSYSTEM", "1"),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_OPTIONAL_LOCKS", "0"),
@@ -161,7 +166,10 @@ fn check(
     if program.subcommands.is_empty() {
         let operands =
             operands_of(&program.options, words).map_err(|word| unknown_option(program, word))?;
-        check_operands(program, &operands, words, directory)?;
+        check_operands(program, &operands, directory)?;
+        if program.name == "ps" {
+            check_ps(words)?;
+        }
         checked.extend(words.iter().cloned());
         return Ok(());
     }
@@ -212,21 +220,25 @@ fn unknown_option(program: &LookProgram, word: &str) -> NotReadOnly {
 
 fn check_operands(
     program: &LookProgram,
-    operands: &[&str],
-    words: &[String],
+    found: &FoundOperands<'_>,
     directory: Option<&str>,
 ) -> Result<(), NotReadOnly> {
-    let gives_pattern =
-        words.iter().any(|word| word.starts_with("-e") || word.starts_with("--regexp"));
+    let operands = &found.words;
+    let reads_all_below = found.is_recursive || program.name == "rg";
+    let is_bad_file = |word: &&str| {
+        has_side_effects(word, directory) || (reads_all_below && holds_queues(word, directory))
+    };
     let bad = match program.operands {
         Operands::Nothing => operands.first(),
         Operands::Files => operands.iter().find(|word| has_side_effects(word, directory)),
-        Operands::PatternAndFiles => operands
-            .iter()
-            .skip(usize::from(!gives_pattern))
-            .find(|word| has_side_effects(word, directory)),
+        Operands::PatternAndFiles => {
+            let files = operands.get(usize::from(!found.has_pattern)..).unwrap_or_default();
+            let here = if files.is_empty() { &["."][..] } else { files };
+            here.iter().find(|word| is_bad_file(word))
+        }
         Operands::Names => operands.iter().find(|word| word.starts_with('-')),
         Operands::Words => operands.iter().find(|word| word.starts_with(['-', '/'])),
+        Operands::SocketFilter => operands.iter().find(|word| !is_socket_filter(word)),
         Operands::Fields => operands.iter().find(|word| !is_field(word)),
         Operands::Letters(letters) => operands
             .iter()
@@ -241,6 +253,54 @@ fn check_operands(
     }
 }
 
+/// A word of a filter of ss that asks no network: a keyword, an address or a port.
+fn is_socket_filter(word: &str) -> bool {
+    const KEYWORDS: [&str; 32] = [
+        "!",
+        "(",
+        ")",
+        "<",
+        "<=",
+        "=",
+        "==",
+        "!=",
+        ">",
+        ">=",
+        "all",
+        "and",
+        "close-wait",
+        "closed",
+        "closing",
+        "connected",
+        "dport",
+        "dst",
+        "established",
+        "exclude",
+        "fin-wait-1",
+        "fin-wait-2",
+        "last-ack",
+        "listening",
+        "not",
+        "or",
+        "sport",
+        "src",
+        "state",
+        "syn-recv",
+        "syn-sent",
+        "time-wait",
+    ];
+    let is_number = |text: &str| text == "*" || text.parse::<u16>().is_ok();
+    let is_address = |text: &str| {
+        let address = text.split_once('/').map_or(text, |(address, _)| address);
+        let address = address.trim_start_matches('[').trim_end_matches(']');
+        address == "*" || address.is_empty() || address.parse::<std::net::IpAddr>().is_ok()
+    };
+    let has_port = word.rsplit_once(':');
+    KEYWORDS.contains(&word)
+        || is_address(word)
+        || has_port.is_some_and(|(address, port)| is_address(address) && is_number(port))
+}
+
 /// `NAME=VALUE`, or `+` between two of them.
 fn is_field(word: &str) -> bool {
     let is_name = |name: &str| {
@@ -250,28 +310,66 @@ fn is_field(word: &str) -> bool {
     word == "+" || word.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
-/// Whether to open a file may change something: a device, a message queue of the kernel, or a way around
-/// this check.
-fn has_side_effects(path: &str, directory: Option<&str>) -> bool {
+/// A letter of ps with a value stands alone, and processes are numbers: ps reads what it does not understand
+/// as options of BSD, of which `e` shows the variables of processes.
+fn check_ps(words: &[String]) -> Result<(), NotReadOnly> {
+    let refuse = |word: &String| NotReadOnly {
+        why: format!("{word:?} of ps is not known to only look"),
+        instead: "use ps aux, ps -ef, ps -eo pid,comm, ps -p PID or --user=NAME".to_owned(),
+    };
+    let mut before = "";
+    for word in words {
+        let group = word.strip_prefix('-').filter(|group| !group.starts_with('-'));
+        let has_value = group.is_some_and(|group| group.contains(['C', 'o', 'p']));
+        let is_alone = group
+            .is_some_and(|group| group.ends_with(['C', 'o', 'p']) && !group.contains('p'))
+            || group == Some("p");
+        let is_number = word.chars().all(|c| c.is_ascii_digit() || c == ',');
+        if (has_value && !is_alone) || (before == "-p" && !is_number) {
+            return Err(refuse(word));
+        }
+        before = word;
+    }
+    Ok(())
+}
+
+/// The parts of a path after `.` and `..` are resolved, and whether it is known from the root.
+fn parts_of(path: &str, directory: Option<&str>) -> (Vec<String>, bool) {
     let whole = match directory {
         Some(directory) if !path.starts_with('/') => format!("{directory}/{path}"),
         Some(_) | None => path.to_owned(),
     };
-    let mut parts: Vec<&str> = Vec::new();
+    let mut parts: Vec<String> = Vec::new();
     for part in whole.split('/').filter(|part| !part.is_empty() && *part != ".") {
         if part == ".." {
             parts.pop();
         } else {
-            parts.push(part);
+            parts.push(part.to_owned());
         }
     }
-    let climbs_out = whole.split('/').any(|part| part == "..") && !whole.starts_with('/');
-    let is_absolute = whole.starts_with('/') || climbs_out;
-    let has = |name: &str| parts.contains(&name);
-    is_absolute
-        && (has("dev")
-            || (has("proc") && ["kmsg", "root", "cwd", "fd"].iter().any(|name| has(name))))
-        || has("trace_pipe")
+    // A path that climbs may end anywhere.
+    let climbs = !whole.starts_with('/') && whole.split('/').any(|part| part == "..");
+    (parts, whole.starts_with('/') || climbs)
+}
+
+/// Whether to open a file may change something, or shows what only its owner may see: a device, a queue of
+/// the kernel, the variables of a process, or a way around this check.
+fn has_side_effects(path: &str, directory: Option<&str>) -> bool {
+    let (parts, is_from_root) = parts_of(path, directory);
+    let begins_with = |name: &str| parts.first().is_some_and(|first| first == name);
+    let has = |name: &str| parts.iter().any(|part| part == name);
+    let hidden = ["cwd", "environ", "fd", "kcore", "kmsg", "mem", "root"];
+    let is_hidden = begins_with("proc") && hidden.into_iter().any(has);
+    has("trace_pipe") || (is_from_root && (begins_with("dev") || is_hidden))
+}
+
+/// Whether a directory holds devices or queues of the kernel, which reading all below it would empty.
+fn holds_queues(path: &str, directory: Option<&str>) -> bool {
+    let (parts, is_from_root) = parts_of(path, directory);
+    let is_system = parts
+        .first()
+        .is_none_or(|first| ["dev", "proc", "sys"].contains(&first.as_str()));
+    is_from_root && is_system
 }
 
 /// Checks the words of find: starting points, then tests.
@@ -316,6 +414,9 @@ mod tests {
             "free -h",
             "ps aux --sort=-%cpu",
             "ps -eo pid,comm",
+            "ps -p 1,2",
+            "cat /home/ann/dev/log",
+            "grep model /proc/cpuinfo",
             "ls -la /etc",
             "ls --time-style=full-iso -l",
             "stat -c %s /etc/passwd",
@@ -327,7 +428,8 @@ mod tests {
             "grep -e listen /etc/nginx/nginx.conf",
             "find /var/log ( -name *.log -o -name *.gz ) -mtime -1 -size +1M -printf %p",
             "ss -tlnp",
-            "ss state established",
+            "ss state established dport = :443",
+            "ss dst 10.0.0.0/8",
             "ip -br addr show",
             "ip addr",
             "ip route get 10.0.0.1",
@@ -368,6 +470,21 @@ mod tests {
         "hostname evil",
         "ps e",
         "ps auxe",
+        "ps -auxe",
+        "ps -pe",
+        "ps -p e",
+        "ps -aep 1",
+        "cat /proc/1/environ",
+        "git diff -U --output=/tmp/x",
+        "git log -n --output=/tmp/x",
+        "journalctl -n --rotate",
+        "journalctl --lines --vacuum-time=1s",
+        "journalctl --boot --rotate",
+        "grep -re x /dev/sda",
+        "grep -r x /proc",
+        "grep -r x /",
+        "rg x /sys",
+        "hostname -f",
         "ls --hyperlink",
         "find . -exec id ;",
         "find . -execdir id ;",
@@ -400,6 +517,9 @@ mod tests {
         "grep --file=/tmp/x y",
         "ss -K dst 10.0.0.1",
         "ss -r",
+        "ss -t dst exfil.example.com",
+        "ss -t dst dead.beef",
+        "ss -t sport = :ssh",
         "ss -D /tmp/x",
         "ss -F /tmp/x",
         "ip link set eth0 down",

@@ -29,6 +29,8 @@ pub(crate) enum Operands {
     Names,
     /// Words that begin with none of `-` and `/`.
     Words,
+    /// A filter of sockets: its words, numbers, and addresses. A name would be asked of a network.
+    SocketFilter,
     /// `FIELD=VALUE`.
     Fields,
     /// Letters of ps in the manner of BSD: `aux`.
@@ -45,16 +47,29 @@ pub(crate) const NO_OPTIONS: Options = Options {
     takes_number: false,
 };
 
+/// The words of a call besides its options.
+#[derive(Debug, Default)]
+pub(crate) struct FoundOperands<'a> {
+    pub(crate) words: Vec<&'a str>,
+    /// Whether an option has given the pattern: `-e` or `--regexp`.
+    pub(crate) has_pattern: bool,
+    /// Whether an option asks for all below a directory: `-r`, `-R` or `--recursive`.
+    pub(crate) is_recursive: bool,
+}
+
 /// The words of a call besides its options. `Err` has the first word that is not allowed.
+///
+/// A value in a word of its own does not begin with `-`. Otherwise, where a program takes the value of an
+/// option only if it is attached, the word would be an option that nothing has checked.
 pub(crate) fn operands_of<'a>(
     options: &Options,
     words: &'a [String],
-) -> Result<Vec<&'a str>, &'a str> {
-    let mut operands = Vec::new();
+) -> Result<FoundOperands<'a>, &'a str> {
+    let mut found = FoundOperands::default();
     let mut rest = words.iter().map(String::as_str);
     while let Some(word) = rest.next() {
         if word == "--" {
-            operands.extend(rest);
+            found.words.extend(rest);
             break;
         }
         if let Some(long) = word.strip_prefix("--") {
@@ -64,22 +79,29 @@ pub(crate) fn operands_of<'a>(
             };
             let is_plain = value.is_none() && options.long.contains(&name);
             let has_value = options.long_with_value.contains(&name)
-                && (value.is_some() || rest.next().is_some());
+                && (value.is_some() || rest.next().is_some_and(is_value));
             if !is_plain && !has_value {
                 return Err(word);
             }
+            found.has_pattern |= name == "regexp";
+            found.is_recursive |= name == "recursive";
             continue;
         }
         match word.strip_prefix('-') {
             Some(short) if !short.is_empty() => {
-                if !take_short(options, short, &mut rest) {
+                if !take_short(options, short, &mut rest, &mut found) {
                     return Err(word);
                 }
             }
-            Some(_) | None => operands.push(word),
+            Some(_) | None => found.words.push(word),
         }
     }
-    Ok(operands)
+    Ok(found)
+}
+
+/// Whether a word can be the value of the option before it.
+fn is_value(word: &str) -> bool {
+    !word.starts_with('-')
 }
 
 /// Whether a group of short options is allowed. Takes the value of the last one, if it needs one.
@@ -87,6 +109,7 @@ fn take_short<'a>(
     options: &Options,
     group: &str,
     rest: &mut impl Iterator<Item = &'a str>,
+    found: &mut FoundOperands<'_>,
 ) -> bool {
     if options.whole.contains(&group) {
         return true;
@@ -97,11 +120,13 @@ fn take_short<'a>(
     let mut letters = group.chars();
     while let Some(letter) = letters.next() {
         if options.short_with_value.contains(letter) {
-            return !letters.as_str().is_empty() || rest.next().is_some();
+            found.has_pattern |= letter == 'e';
+            return !letters.as_str().is_empty() || rest.next().is_some_and(is_value);
         }
         if !options.short.contains(letter) {
             return false;
         }
+        found.is_recursive |= letter == 'r' || letter == 'R';
     }
     true
 }

@@ -113,6 +113,27 @@ const GIT_FIRST: &[&str] = &[
     "diff.ignoreSubmodules=all",
     "-c",
     "core.attributesFile=/dev/null",
+    "-c",
+    "gpg.program=false",
+    "-c",
+    "gpg.openpgp.program=false",
+    "-c",
+    "gpg.ssh.program=false",
+    "-c",
+    "gpg.x509.program=false",
+    "-c",
+    "format.pretty=medium",
+    // `git diff` would write the index.
+    "-c",
+    "diff.autoRefreshIndex=false",
+];
+
+/// Words that keep a difference from programs of the repository and of its submodules.
+const GIT_DIFF_FIRST: &[&str] = &[
+    "--no-ext-diff",
+    "--no-textconv",
+    "--ignore-submodules=all",
+    "--submodule=short",
 ];
 
 /// The table. A program is here only if no option of its row, in any combination, writes a file, opens a
@@ -122,7 +143,7 @@ pub const PROGRAMS: &[LookProgram] = &[
     program("uptime", "load and time since boot").with(short("ps", ""), Operands::Nothing),
     program("date", "the time").with(short("uR", ""), Operands::Nothing),
     program("id", "the account").with(short("unGgr", ""), Operands::Nothing),
-    program("hostname", "the host's name").with(short("fsi", ""), Operands::Nothing),
+    program("hostname", "the host's name").with(short("s", ""), Operands::Nothing),
     program("nproc", "processors").with(NO_OPTIONS, Operands::Nothing),
     program("df", "free space").with(short("hHTiaklmP", "tx"), Operands::Files),
     program("free", "memory").with(short("hbkmgtw", ""), Operands::Nothing),
@@ -131,7 +152,7 @@ pub const PROGRAMS: &[LookProgram] = &[
             long: &["forest", "headers", "no-headers", "no-heading"],
             long_with_value: &["format", "pid", "ppid", "sort", "user"],
             // Not -e in the manner of BSD, which shows the variables of processes.
-            ..short("AadefFjlLMTwyHN", "CGgopqstuU")
+            ..short("AadefFjlLMTwyHN", "Cop")
         },
         Operands::Letters("aAfFhjlLmrsTuvwx"),
     ),
@@ -236,6 +257,7 @@ pub const PROGRAMS: &[LookProgram] = &[
                 "files-with-matches",
                 "fixed-strings",
                 "hidden",
+                "no-ignore",
                 "ignore-case",
                 "null",
                 "sort-files",
@@ -269,7 +291,7 @@ pub const PROGRAMS: &[LookProgram] = &[
             ],
             ..short("aeHilmnOopstuwx460", "")
         },
-        Operands::Words,
+        Operands::SocketFilter,
     ),
     program("ip", "addresses and routes")
         .with(
@@ -390,7 +412,7 @@ pub const PROGRAMS: &[LookProgram] = &[
         Operands::Nothing,
     ),
     program("git", "a working tree").after(GIT_FIRST).of(&[
-        program("status", "changed files").with(
+        program("status", "changed files").after(&["--ignore-submodules=all"]).with(
             Options {
                 long: &[
                     "branch",
@@ -404,14 +426,10 @@ pub const PROGRAMS: &[LookProgram] = &[
             },
             Operands::Files,
         ),
-        program("log", "commits")
-            .after(&["--no-ext-diff", "--no-textconv"])
-            .with(GIT_SHOW, Operands::Names),
-        program("diff", "changes")
-            .after(&["--no-ext-diff", "--no-textconv"])
-            .with(GIT_SHOW, Operands::Names),
+        program("log", "commits").after(GIT_DIFF_FIRST).with(GIT_SHOW, Operands::Names),
+        program("diff", "changes").after(GIT_DIFF_FIRST).with(GIT_SHOW, Operands::Names),
         program("show", "a commit")
-            .after(&["--no-ext-diff", "--no-textconv"])
+            .after(GIT_DIFF_FIRST)
             .with(GIT_SHOW, Operands::Names),
     ]),
 ];
