@@ -5,6 +5,7 @@ use secrecy::SecretString;
 use super::become_command::change_user_command;
 use super::prelude::{Announce, Prelude, env_header};
 use super::quoting::{LoginShell, for_shell, inert, quote};
+use super::script::END_OF_SCRIPT;
 use crate::announced::{Gate, TELL_MACHINE};
 use crate::{CommandShell, JobSpec, Nonce};
 
@@ -132,8 +133,8 @@ impl Parts {
     fn new(spec: &JobSpec, nonce: &Nonce, announce: Announce) -> Self {
         let header = env_header(spec);
         let command = if spec.script().is_some() {
-            // Behind the command there is more, so that the shell stays, and removes the script.
-            format!("{}\nexit $?", spec.command)
+            // The shell must not exec the command, because it removes the script afterwards.
+            format!("{}\n{END_OF_SCRIPT}", spec.command)
         } else {
             spec.command.clone()
         };

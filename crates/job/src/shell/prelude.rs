@@ -6,7 +6,7 @@ use std::fmt::Write;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::quoting::quote;
-use super::script::lay_down;
+use super::script::{END_OF_SCRIPT, lay_down};
 use crate::announced::TELL_MACHINE;
 use crate::{JobSpec, Nonce};
 
@@ -71,7 +71,7 @@ impl Prelude<'_> {
             let count = header.expose_secret().len();
             write!(
                 line,
-                "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
+                "; sshjobs_whole=; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" && [ \"$sshjobs_whole\" ] || exit 125; unset sshjobs_env sshjobs_whole"
             )
             .expect("a string takes all");
         }
@@ -97,7 +97,7 @@ pub fn whole_script(spec: &JobSpec) -> SecretString {
     let command = quote(&spec.command);
     if let Some(text) = spec.script() {
         script.push_str(&lay_down(text.expose_secret()));
-        writeln!(script, "/bin/sh -c {command}\nexit $?").expect("a string takes all");
+        writeln!(script, "/bin/sh -c {command}\n{END_OF_SCRIPT}").expect("a string takes all");
     } else {
         writeln!(script, "exec /bin/sh -c {command}").expect("a string takes all");
     }
@@ -123,6 +123,8 @@ pub(crate) fn env_header(spec: &JobSpec) -> Option<SecretString> {
     if let Some(script) = spec.script() {
         header.push_str(&lay_down(script.expose_secret()));
     }
+    // A header that was cut off must not run: half a script may do something else.
+    header.push_str("sshjobs_whole=y\n");
     Some(header.into())
 }
 
