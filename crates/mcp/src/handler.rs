@@ -29,8 +29,10 @@ const PURPOSE: &str =
     "Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.";
 /// First steps of a caller that may run commands, and of one that may only read.
 const START: &str = "ssh_hosts lists the hosts. ssh_look looks and changes nothing. For a quick command \
-    use ssh_run. For anything longer start a job, wait for it and search its output:";
-const LOOK: &str = "You may read but not start jobs: ssh_jobs lists the jobs. Read one like this:";
+    use ssh_run. For anything longer start a job, wait for it and search its output:\n\n    \
+    job = ssh_spawn(host=\"web1\", command=\"make test\")[\"job_id\"]";
+const LOOK: &str =
+    "You may read but not start jobs: ssh_jobs lists the jobs. Read one like this:\n";
 /// The loop that loses nothing.
 const FOLLOW: &str = include_str!("instructions.md");
 /// Answering and ending programs.
@@ -51,7 +53,7 @@ impl McpServer {
         let acts = self.tool_router.has_route("ssh_spawn");
         let start = if acts { START } else { LOOK };
         let act = if acts { ACT } else { "" };
-        format!("{PURPOSE}\n\n{start}\n\n{FOLLOW}{act}{OUTCOMES}")
+        format!("{PURPOSE}\n\n{start}\n{FOLLOW}{act}{OUTCOMES}")
     }
 }
 

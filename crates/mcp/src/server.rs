@@ -280,7 +280,7 @@ mod tests {
                 "ssh_wait"
             ]
         );
-        assert_eq!(names(Role::Run).len(), 14);
+        assert_eq!(names(Role::Run).len(), 15);
         assert_eq!(names(Role::Admin), names(Role::Run));
     }
 
@@ -294,7 +294,7 @@ mod tests {
     #[tokio::test]
     async fn every_tool_keeps_to_the_form_that_all_clients_take() {
         let tools = tool_router(Role::Admin, ToolSet::All).list_all();
-        assert_eq!(tools.len(), 14);
+        assert_eq!(tools.len(), 15);
         for tool in tools {
             let name = &tool.name;
             assert!(tool.title.is_some(), "{name} has no title");

@@ -95,6 +95,7 @@ impl EventSource<'_> {
         while !cursor.is_at_end {
             // First: output after this moment ends the wait below.
             let bytes = self.job.read_log(total_bytes);
+            let has_started = self.job.read_log(|log| log.phase().has_started());
             // Before the lines, so that the end comes after the last of them.
             let is_over = self.job.is_over();
             let event = match self.next_match(awaited, &mut cursor).await? {
@@ -116,7 +117,9 @@ impl EventSource<'_> {
             let pause = self.until_next_look(awaited, cursor, bytes).min(left);
             self.job
                 .wait_for(pause, |log| {
-                    log.outcome().is_some() || total_bytes(log) != bytes
+                    log.outcome().is_some()
+                        || total_bytes(log) != bytes
+                        || log.phase().has_started() != has_started
                 })
                 .await;
         }
@@ -173,6 +176,10 @@ impl EventSource<'_> {
         if !self.runner.awaits_input(&job, Selection::Both).await {
             return None;
         }
+        // Output meanwhile is the answer, or another question.
+        if self.job.read_log(total_bytes) != bytes {
+            return None;
+        }
         let text = self.unfinished()?;
         cursor.prompt_at = Some(bytes);
         Some(Occasion::Prompt {
@@ -201,10 +208,12 @@ impl EventSource<'_> {
 
     /// Time after which there may be an event although nothing was printed.
     fn until_next_look(self, awaited: &AwaitedEvents, cursor: EventCursor, bytes: u64) -> Duration {
-        let silent = self.job.status().silent;
+        let status = self.job.status();
+        let silent = status.silent;
+        let may_be_silent = status.phase == Phase::Running && cursor.silence_at != Some(bytes);
         let silence = awaited
             .silence
-            .filter(|_| cursor.silence_at != Some(bytes))
+            .filter(|_| may_be_silent)
             .map(|limit| limit.saturating_sub(silent));
         let may_ask =
             awaited.prompt && cursor.prompt_at != Some(bytes) && self.unfinished().is_some();
@@ -248,6 +257,9 @@ impl FromStr for EventCursor {
     fn from_str(text: &str) -> Result<Self, BadEventCursor> {
         let mut rest = text;
         let line = take_number(&mut rest)?;
+        if i64::try_from(line).is_err() {
+            return Err(BadEventCursor);
+        }
         let mut cursor = Self {
             line: LineNo::new(line),
             ..Self::default()
@@ -284,7 +296,7 @@ mod tests {
             ("120p4096", Some(4096), None, false),
             ("120s7", None, Some(7), false),
             ("120p4096s4096e", Some(4096), Some(4096), true),
-            ("18446744073709551615e", None, None, true),
+            ("9223372036854775807e", None, None, true),
         ] {
             let cursor: EventCursor = text.parse().unwrap();
             assert_eq!(
@@ -302,7 +314,7 @@ mod tests {
             "1p",
             "1s2p3",
             "1ee",
-            "18446744073709551616",
+            "9223372036854775808",
         ] {
             assert_eq!(text.parse::<EventCursor>(), Err(BadEventCursor), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Replies as models read them: times in words, and nothing that costs tokens and says nothing.
+//! Replies as models and programs read them: a model reads times in words, a program as numbers.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,6 +13,8 @@ const TIMES: [&str; 5] = [
     "last_seen_at",
     "started_at",
 ];
+/// The last millisecond of the year 9999, after which a time needs more digits.
+const LAST_TIME: u64 = 253_402_300_799_999;
 /// Facts of a host's connection that a list of hosts leaves out.
 const OF_CONNECTIONS: [&str; 5] = ["cipher", "host_key", "kex", "server", "strict_kex"];
 /// Most bytes of output in a reply: clients cut longer results, or refuse them.
@@ -33,8 +35,14 @@ pub(crate) fn cap_bytes(arguments: &mut Map<String, Value>) -> Option<Clamped> {
     })
 }
 
-/// A reply for a model: times as texts, with the age of a job; hosts of a list in short.
+/// The text of a reply, for a model: as [`for_program`], with times as texts.
 pub(crate) fn for_model(reply: &mut Value) {
+    for_program(reply);
+    tell_times(reply);
+}
+
+/// The structured content of a reply: with the age of each job, and hosts of a list in short.
+pub(crate) fn for_program(reply: &mut Value) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     if let Some(hosts) = reply.get_mut("hosts").and_then(Value::as_array_mut)
         && hosts.len() > 1
@@ -43,21 +51,16 @@ pub(crate) fn for_model(reply: &mut Value) {
             host.retain(|name, _| !OF_CONNECTIONS.contains(&name.as_str()));
         }
     }
-    tell_times(reply, now);
+    add_ages(reply, now);
 }
 
-fn tell_times(value: &mut Value, now: Duration) {
+fn add_ages(value: &mut Value, now: Duration) {
     match value {
-        Value::Array(values) => values.iter_mut().for_each(|value| tell_times(value, now)),
+        Value::Array(values) => values.iter_mut().for_each(|value| add_ages(value, now)),
         Value::Object(fields) => {
+            fields.values_mut().for_each(|value| add_ages(value, now));
             let started = fields.get("started_at").and_then(Value::as_u64);
-            for (name, value) in fields.iter_mut() {
-                match value.as_u64().filter(|_| TIMES.contains(&name.as_str())) {
-                    Some(time) => *value = utc(Duration::from_millis(time)).into(),
-                    None => tell_times(value, now),
-                }
-            }
-            if let Some(started) = started.filter(|_| is_entry(fields)) {
+            if let Some(started) = started.filter(|started| *started > 0 && is_entry(fields)) {
                 let age = now.saturating_sub(Duration::from_millis(started));
                 fields.insert("age".to_owned(), in_largest_unit(age).into());
             }
@@ -66,22 +69,32 @@ fn tell_times(value: &mut Value, now: Duration) {
     }
 }
 
-/// The schema of such a reply.
-pub(crate) fn schema_for_model(schema: &mut Value) {
-    match schema {
-        Value::Array(schemas) => schemas.iter_mut().for_each(schema_for_model),
+fn tell_times(value: &mut Value) {
+    match value {
+        Value::Array(values) => values.iter_mut().for_each(tell_times),
         Value::Object(fields) => {
-            if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
-                for (name, property) in properties.iter_mut() {
-                    if TIMES.contains(&name.as_str()) {
-                        *property = json!({"type": "string"});
-                    }
-                }
-                if is_entry(properties) {
-                    properties.insert("age".to_owned(), json!({"type": "string"}));
+            for (name, value) in fields.iter_mut() {
+                let time = value.as_u64().filter(|time| (1..=LAST_TIME).contains(time));
+                match time.filter(|_| TIMES.contains(&name.as_str())) {
+                    Some(time) => *value = utc(Duration::from_millis(time)).into(),
+                    None => tell_times(value),
                 }
             }
-            fields.values_mut().for_each(schema_for_model);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The schema of the structured content of such a reply.
+pub(crate) fn schema_for_program(schema: &mut Value) {
+    match schema {
+        Value::Array(schemas) => schemas.iter_mut().for_each(schema_for_program),
+        Value::Object(fields) => {
+            let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
+            if let Some(properties) = properties.filter(|properties| is_entry(properties)) {
+                properties.insert("age".to_owned(), json!({"type": "string"}));
+            }
+            fields.values_mut().for_each(schema_for_program);
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }

@@ -27,11 +27,11 @@ const TOOLS: [ToolText; 15] = [
     ToolText {
         verb: "look",
         title: "Look at a host",
-        description: "Run a command that only looks (processes, disk, memory, logs, files, services, \
-            containers, GPUs, git) on a server or VM, without a shell; it can change nothing, so it \
-            needs no permission. Others are refused: use ssh_run. Example: {\"host\": \"web1\", \
-            \"argv\": [\"journalctl\", \"-u\", \"nginx\", \"-n\", \"50\"]}",
-        hidden: &[],
+        description: "Run a command that only looks (ps, df, ls, cat, grep, journalctl, systemctl \
+            status, docker ps, nvidia-smi, git log), without a shell. It changes nothing, so \
+            clients can allow it for good. Example: {\"host\": \"web1\", \"argv\": \
+            [\"journalctl\", \"-u\", \"nginx\", \"-n\", \"50\"]}",
+        hidden: &["max_bytes", "params", "template"],
         is_destructive: false,
         is_idempotent: true,
         reaches_hosts: true,
@@ -39,10 +39,10 @@ const TOOLS: [ToolText; 15] = [
     ToolText {
         verb: "spawn",
         title: "Start a remote job",
-        description: "Start a command on a remote server or VM as a job and return its job_id at once; \
-            ssh_wait waits for its end. For anything slow, chatty or interactive: builds, deployments, \
-            training, docker, services. Without durable=true it ends with this server. Example: \
-            {\"host\": \"web1\", \"command\": \"make test\", \"cwd\": \"~/app\"}",
+        description: "Start a command on a remote server or VM as a job and return its job_id at \
+            once; ssh_wait waits for its end. For builds, deployments, training, docker, \
+            services. Without durable=true it ends with this server. Example: {\"host\": \
+            \"web1\", \"command\": \"make test\", \"cwd\": \"~/app\"}",
         // The command line has them all.
         hidden: &[
             "after",
@@ -51,6 +51,7 @@ const TOOLS: [ToolText; 15] = [
             "canary",
             "cols",
             "max_parallel",
+            "notify",
             "retry",
             "rows",
             "secret_stdin",
@@ -65,11 +66,11 @@ const TOOLS: [ToolText; 15] = [
         verb: "tail",
         title: "Follow a job's output",
         description: "Read a job's output after a cursor, waiting up to wait_ms for news. Pass \
-            last_line_no as the next since_line_no until still_running is false; finished jobs \
-            read the same. keep=\"last\", filter and until reduce noise. Example: {\"job_id\": \
+            last_line_no as the next since_line_no until still_running is false. \
+            keep=\"last\", filter and until reduce noise. Example: {\"job_id\": \
             \"web1-7f3k9q2m\", \"since_line_no\": 120, \"wait_ms\": 5000}",
         // A model keeps its cursor. A named one would make a repeated call return something else.
-        hidden: &["reader"],
+        hidden: &["format", "reader", "render"],
         is_destructive: false,
         is_idempotent: true,
         reaches_hosts: false,
@@ -81,7 +82,7 @@ const TOOLS: [ToolText; 15] = [
             offset) the end; use it to look back. Example: {\"job_id\": \"web1-7f3k9q2m\", \
             \"offset\": -20}",
         // `limit` is another name of `length`.
-        hidden: &["limit", "render"],
+        hidden: &["limit", "render", "max_bytes"],
         is_destructive: false,
         is_idempotent: true,
         reaches_hosts: false,
@@ -92,7 +93,7 @@ const TOOLS: [ToolText; 15] = [
         description: "Find lines by regex in a job's output, or with host and path in the files and \
             logs of a server; use it instead of reading them all. Example: {\"job_id\": \"web1-7f3k9q2m\", \"pattern\": \
             \"(?i)error\"}",
-        hidden: &[],
+        hidden: &["max_bytes", "stream"],
         is_destructive: false,
         is_idempotent: true,
         reaches_hosts: false,
@@ -100,9 +101,9 @@ const TOOLS: [ToolText; 15] = [
     ToolText {
         verb: "wait",
         title: "Wait for jobs",
-        description: "Wait for the end of jobs, or with on for a question, silence or line, and return \
-            a summary of each, with the first error and the last lines of those that failed. Example: {\"job_ids\": [\"web1-7f3k9q2m\"], \
-            \"last_lines\": 20}",
+        description: "Wait for the end of jobs, or with on for a question, silence or line. Returns \
+            a summary of each, and the first error of those that failed. Example: \
+            {\"job_ids\": [\"web1-7f3k9q2m\"], \"last_lines\": 20}",
         hidden: &["last_lines_of"],
         is_destructive: false,
         is_idempotent: true,
@@ -127,6 +128,11 @@ const TOOLS: [ToolText; 15] = [
             reply says how to follow it. Example: {\"host\": \"web1\", \"command\": \"uname -a\"}",
         // It takes them as ssh_spawn does: roll-outs, order, repeated calls, special terminals.
         hidden: &[
+            "filter",
+            "keep",
+            "params",
+            "secret_env",
+            "template",
             "after",
             "after_ok",
             "answer_queries",
@@ -195,7 +201,7 @@ const TOOLS: [ToolText; 15] = [
         description: "Write a file of a host at once, or replace parts of its text (edits). \
             Example: {\"host\": \"web1\", \"path\": \"app.conf\", \"edits\": [{\"old\": \
             \"port 80\", \"new\": \"port 8080\"}]}",
-        hidden: &["become_method"],
+        hidden: &["backup", "become_method", "in_place"],
         is_destructive: true,
         is_idempotent: true,
         reaches_hosts: true,

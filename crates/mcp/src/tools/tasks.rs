@@ -23,8 +23,8 @@ use super::tool_call::{failure, success};
 use crate::ask::unguessable;
 use sshjobs_base::lock::lock;
 use sshjobs_wire::{
-    Because, Code, Error, EventKind, KeepArg, RunRequest, Service, TailReply, TailRequest,
-    WaitReply, WaitRequest, WireRequest,
+    Because, Code, Error, EventKind, KeepArg, RunRequest, Service, StreamArg, TailReply,
+    TailRequest, WaitReply, WaitRequest, WireRequest,
 };
 
 /// The tools whose calls may become tasks. A spawn never does: the model would lose the job's id.
@@ -81,6 +81,8 @@ const POLL_MS: u64 = 1000;
 const LONGEST_ID: usize = 4096;
 /// The end of the year 9999, in milliseconds since the Unix epoch: the last time in RFC 3339.
 const LATEST_MS: u64 = 253_402_300_799_999;
+/// Lines of a page if the caller names no other number.
+const PAGE_LINES: i64 = 500;
 /// Maximum tasks that are remembered.
 const MOST_REMEMBERED: usize = 1000;
 
@@ -241,8 +243,13 @@ async fn wait(service: &Service, arguments: JsonObject) -> Result<CallToolRespon
 /// Follows a job. The wait for a line can become a task; other reads are answered directly.
 async fn tail(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {
     let request = TailRequest::parse(arguments)?;
-    let waits_for_line =
-        request.until.is_some() && !request.job_id.is_empty() && request.reader.is_none();
+    // Of whole lines of both streams alone: a task looks for them without the reader's other wishes.
+    let waits_for_line = request.until.is_some()
+        && !request.job_id.is_empty()
+        && request.reader.is_none()
+        && request.filter.is_none()
+        && request.quiet_ms.is_none()
+        && request.stream == StreamArg::Both;
     if !waits_for_line || !is_long(Some(request.wait_ms)) {
         return Ok(success(&service.tail(request).await?).into());
     }
@@ -255,6 +262,14 @@ async fn tail(service: &Service, arguments: JsonObject) -> Result<CallToolRespon
     // Lines that fill a page are news, too: what follows them is waited for by the next call.
     if reply.returned_because != Because::Timeout {
         return Ok(success(&reply).into());
+    }
+    // A row of a screen may match, too, and only a plain call looks at rows.
+    let state = service.wait(WaitRequest {
+        wait_ms: Some(0),
+        ..WaitRequest::new(vec![request.job_id.clone()])
+    });
+    if state.await?.jobs.iter().any(|job| job.pty) {
+        return Ok(success(&service.tail(request).await?).into());
     }
     match TaskId::new(Waits::Line(request.clone()), None).and_then(|task| task.begun()) {
         Some(begun) => Ok(begun),
@@ -340,10 +355,12 @@ impl TaskId {
                     cursors: BTreeMap::from([(request.job_id.clone(), cursor)]),
                     ..WaitRequest::new(vec![request.job_id.clone()])
                 };
-                if tasks.look(service, id, &wait).await?.timed_out {
+                let looked = tasks.look(service, id, &wait).await?;
+                if looked.timed_out {
                     return Ok(None);
                 }
-                Some(success(&up_to_match(service, request.clone()).await?))
+                let line = looked.events.first().and_then(|event| event.line_no);
+                Some(success(&up_to(service, request.clone(), line).await?))
             }
         })
     }
@@ -388,21 +405,24 @@ impl TaskId {
     }
 }
 
-/// The lines up to the one that matches. Of more than fit, the last ones: a task has waited for that line.
-async fn up_to_match(service: &Service, request: TailRequest) -> Result<TailReply, Error> {
-    let request = TailRequest {
+/// The lines up to this one, or to the end. Of more than fit, the last ones: the task has waited for them.
+async fn up_to(
+    service: &Service,
+    request: TailRequest,
+    line: Option<u64>,
+) -> Result<TailReply, Error> {
+    let mut request = TailRequest {
         wait_ms: 0,
         ..request
     };
-    let reply = service.tail(request.clone()).await?;
-    if !reply.has_more {
-        return Ok(reply);
+    if let Some(line) = line {
+        let most = request.max_lines.unwrap_or(PAGE_LINES).max(1);
+        let first = i64::try_from(line).unwrap_or(i64::MAX).saturating_sub(most);
+        request.since_line_no = request.since_line_no.max(Some(first.max(0)));
+    } else {
+        request.keep = KeepArg::Last;
     }
-    let last = TailRequest {
-        keep: KeepArg::Last,
-        ..request
-    };
-    service.tail(last).await
+    service.tail(request).await
 }
 
 /// Milliseconds since the Unix epoch.

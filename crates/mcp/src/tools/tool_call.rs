@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::for_model::{cap_bytes, for_model, schema_for_model};
+use super::for_model::{cap_bytes, for_program, schema_for_program};
 use super::progress::tell_progress;
 use super::text::Text;
 use crate::resources::ResourceUri;
@@ -89,7 +89,7 @@ const ERROR_KEY: &str = "sshjobs/error";
 pub(crate) fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(reply.text())]);
     let mut structured = to_value(reply);
-    for_model(&mut structured);
+    for_program(&mut structured);
     result.structured_content = Some(structured);
     result
 }
@@ -119,7 +119,7 @@ pub(crate) fn input_without<R: WireRequest>(hidden: &[&str]) -> Arc<JsonObject> 
 /// The schema of a tool's structured content.
 pub(crate) fn output<Reply: JsonSchema>() -> Arc<JsonObject> {
     let mut schema = Value::Object(reply_schema::<Reply>());
-    schema_for_model(&mut schema);
+    schema_for_program(&mut schema);
     let Value::Object(schema) = schema else { unreachable!("it stays an object") };
     Arc::new(schema)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Api;
-use crate::{Error, EventKind, JobEntry, JobEvent, JobsRequest, WaitReply, WaitRequest};
+use crate::{Code, Error, EventKind, JobEntry, JobEvent, JobsRequest, WaitReply, WaitRequest};
 
 /// Follows the events of jobs: of those that are named, or of one's own, also those that start meanwhile.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct WatchedEvents {
 const WAIT_MS: i64 = 2_000;
 /// Length of one wait for jobs that were named: no others are added.
 const LONG_WAIT_MS: i64 = 50_000;
+/// Maximum events of one job in a reply: a chatty job must not outrun its watch.
+const MOST_EVENTS: usize = 500;
 /// Maximum jobs of a list.
 const MOST_JOBS: i64 = 1_000;
 
@@ -68,8 +70,16 @@ impl EventWatch {
         if self.position.is_at_end() {
             return Ok(None);
         }
-        let reply = api.wait(self.request()).await?;
-        Ok(Some(self.position.pass(reply)))
+        match api.wait(self.request()).await {
+            Ok(reply) => Ok(Some(self.position.pass(reply))),
+            Err(error) if [Code::UnknownJob, Code::ExpiredJob].contains(&error.code) => {
+                if self.position.forget_gone(api).await == 0 {
+                    return Err(error);
+                }
+                Ok(Some(Vec::new()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn request(&self) -> WaitRequest {
@@ -90,13 +100,14 @@ impl EventWatch {
             on: self.awaited.on.clone(),
             until: self.awaited.until.clone(),
             quiet_ms: self.awaited.quiet_ms,
+            max_events: Some(MOST_EVENTS),
             cursors: running.clone(),
             ..WaitRequest::new(running.into_keys().collect())
         }
     }
 }
 
-/// WatchPosition of a watch: the cursor in each of its jobs.
+/// Position of a watch: its cursor in each job.
 #[derive(Clone, Debug, Default)]
 struct WatchPosition {
     jobs: BTreeMap<String, WatchedJob>,
@@ -149,6 +160,9 @@ impl WatchPosition {
         if let Some(since) = since {
             position.newest_start = Some(0);
             position.move_to(since)?;
+            if !since.starts_with('@') {
+                return Err(bad_cursor(since));
+            }
             return Ok(position);
         }
         // Of a job that no process follows, only its host knows whether it has ended.
@@ -169,12 +183,7 @@ impl WatchPosition {
 
     /// Goes to the position that a cursor describes: `[@TIME,]JOB=CURSOR,…`.
     fn move_to(&mut self, since: &str) -> Result<(), Error> {
-        let bad = || {
-            Error::invalid(
-                format!("{since:?} is not a cursor of these jobs"),
-                "use the cursor of an event that a watch of the same jobs has printed",
-            )
-        };
+        let bad = || bad_cursor(since);
         for part in since.split(',') {
             if let Some(time) = part.strip_prefix('@') {
                 let time = time.parse().map_err(|_| bad())?;
@@ -221,6 +230,24 @@ impl WatchPosition {
         }
     }
 
+    /// Forgets jobs that are no longer kept. Returns how many.
+    async fn forget_gone(&mut self, api: &Api) -> usize {
+        let mut gone = Vec::new();
+        for id in self.jobs.keys() {
+            let entry = api.entry(id).await;
+            if entry.is_err_and(|error| [Code::UnknownJob, Code::ExpiredJob].contains(&error.code))
+            {
+                gone.push(id.clone());
+            }
+        }
+        // A job that was named and never existed is an error of the caller.
+        if gone.len() == self.jobs.len() {
+            return 0;
+        }
+        self.jobs.retain(|id, _| !gone.contains(id));
+        gone.len()
+    }
+
     fn is_at_end(&self) -> bool {
         self.jobs.values().all(WatchedJob::is_over)
     }
@@ -257,6 +284,13 @@ impl fmt::Display for WatchPosition {
         let jobs = self.jobs.iter().map(|(id, job)| format!("{id}={}", job.cursor));
         f.write_str(&time.into_iter().chain(jobs).collect::<Vec<_>>().join(","))
     }
+}
+
+fn bad_cursor(since: &str) -> Error {
+    Error::invalid(
+        format!("{since:?} is not a cursor of these jobs"),
+        "use the cursor of an event that a watch of the same jobs has printed",
+    )
 }
 
 /// States of jobs in a list.

@@ -56,7 +56,7 @@ pub struct CommandRequest {
     )]
     #[schemars(with = "String")]
     pub script: Option<SecretString>,
-    /// Runs script. Default: its #! line, or sh.
+    /// Program for script. Default: its #! line, or sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<String>,
     /// Name of a template, instead of command.
@@ -192,6 +192,12 @@ impl CommandRequest {
         jobs: &Jobs,
         without_stdin: Stdin,
     ) -> Result<(StartTarget, Command), Error> {
+        if self.env.contains_key(SCRIPT) || self.secret_env.contains_key(SCRIPT) {
+            return Err(Error::invalid(
+                format!("{SCRIPT} is set by sshjobs and can't be set"),
+                "send a script with script, or name the variable otherwise",
+            ));
+        }
         let template = self.template_call()?;
         let line = match template {
             None => self.line()?.into_draft(),
@@ -243,12 +249,6 @@ impl CommandRequest {
 
     /// The command line, from the one argument that gives it.
     fn line(&self) -> Result<Command, Error> {
-        if self.env.contains_key(SCRIPT) {
-            return Err(Error::invalid(
-                format!("{SCRIPT} leads a command to its script and can't be set"),
-                "send a script with script, or name the variable otherwise",
-            ));
-        }
         let has_command = !self.command.trim().is_empty();
         let Some(script) = &self.script else {
             if self.interpreter.is_some() {
@@ -299,6 +299,7 @@ impl CommandRequest {
             ("command", !self.command.is_empty()),
             ("argv", !self.argv.is_empty()),
             ("script", self.script.is_some()),
+            ("interpreter", self.interpreter.is_some()),
         ];
         if let Some((other, _)) = others.iter().find(|(_, is_given)| *is_given) {
             return Err(two_of(&format!("{other} and template")));

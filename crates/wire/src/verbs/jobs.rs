@@ -92,6 +92,7 @@ pub struct JobEntry {
     pub standing: Standing,
     /// The process that records it, if it is not this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub owner: Option<String>,
     /// Whether it outlives its server and the connection.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -101,6 +102,7 @@ pub struct JobEntry {
     pub pty: bool,
     /// It was lost, and some of its processes may still run.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
     pub has_leftovers: bool,
     /// Time of its start.
     pub started_at: u64,
@@ -121,6 +123,7 @@ pub struct JobEntry {
     pub total_bytes: u64,
     /// Number of evicted lines.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
     pub dropped_lines: u64,
     /// Milliseconds since its last output.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -134,6 +137,7 @@ pub struct JobEntry {
     pub members: Option<Members>,
     /// Time of the last known state, if it is not current.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub last_seen_at: Option<u64>,
     /// The first line of a failed job that looks like an error; in ssh_wait, and with detail.
     #[serde(default, skip_serializing_if = "Option::is_none")]

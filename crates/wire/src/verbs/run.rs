@@ -126,9 +126,11 @@ pub struct RunReply {
     pub tail: Vec<String>,
     /// Numbers of the lines here that are stderr, also of those in stderr_tail; head starts with line 1, and tail ends with line total_lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
     pub stderr_lines: Vec<u64>,
     /// Number of omitted lines that were evicted.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
     pub dropped_lines: u64,
     /// Number of lines printed, which is the number of the newest.
     pub total_lines: u64,
@@ -149,15 +151,18 @@ pub struct RunReply {
     pub read_omitted: Option<String>,
     /// Of a failed command whose output is cut: the first line that looks like an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub first_error: Option<FirstError>,
     /// The likely next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub hint: Option<String>,
     /// The call that follows the job, if it continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
     pub clamped: Vec<Clamped>,
 }
 

@@ -19,6 +19,15 @@ const LIMIT: Duration = Duration::from_secs(40);
 const NO_PROGRAM: u32 = 127;
 /// Status of a search that has found nothing.
 const NOTHING: u32 = 1;
+/// The end of a message about a path that does not exist.
+const NO_FILE: &str = "No such file or directory";
+/// Messages of a grep without patterns as of perl.
+const UNKNOWN_OPTION: [&str; 4] = [
+    "invalid option",
+    "unrecognized option",
+    "not supported",
+    "compiled",
+];
 /// Lines that are read of a search at a time.
 const PAGE: usize = 1000;
 
@@ -67,33 +76,45 @@ impl Service {
         let most = clamps.size("max_matches", request.max_matches.unwrap_or(50), 1..=1000)?;
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         let bytes = clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?;
+        let deadline = Instant::now() + LIMIT;
         for searcher in [Searcher::Ripgrep, Searcher::PerlGrep, Searcher::PlainGrep] {
-            let printed = Box::pin(self.search_with(searcher, &request, most, bytes)).await?;
+            let printed =
+                Box::pin(self.search_with(searcher, &request, (most, bytes), deadline)).await?;
             let is_missing = match searcher {
                 Searcher::Ripgrep => printed.status == Some(NO_PROGRAM),
-                // It does not know -P.
-                Searcher::PerlGrep => printed.status.is_some_and(|status| status > NOTHING),
+                Searcher::PerlGrep => {
+                    printed.status.is_some_and(|status| status > NOTHING)
+                        && UNKNOWN_OPTION.iter().any(|words| printed.last_lines.contains(words))
+                }
                 Searcher::PlainGrep => false,
             };
             if is_missing && printed.matches.is_empty() {
                 continue;
             }
             let has_failed = printed.status.is_some_and(|status| status > NOTHING);
-            if has_failed && printed.matches.is_empty() {
+            if has_failed && printed.matches.is_empty() && printed.last_lines.ends_with(NO_FILE) {
                 return Err(Error::new(
                     Code::NoSuchFile,
                     format!("the files can't be searched: {}", printed.last_lines),
                     "look at the path with ssh_get",
                 ));
             }
+            let note = if printed.has_more {
+                Some("there are more matches: narrow the path or the pattern".to_owned())
+            } else if has_failed {
+                Some(format!(
+                    "some files could not be read: {}",
+                    printed.last_lines
+                ))
+            } else {
+                None
+            };
             return Ok(SearchReply {
                 matches: printed.matches,
                 last_line_no: 0,
                 has_more: printed.has_more,
                 dropped_lines: 0,
-                note: printed
-                    .has_more
-                    .then(|| "there are more matches: narrow the path or the pattern".to_owned()),
+                note,
                 clamped: clamps.0,
             });
         }
@@ -104,8 +125,8 @@ impl Service {
         &self,
         searcher: Searcher,
         request: &SearchRequest,
-        most: usize,
-        bytes: usize,
+        (most, bytes): (usize, usize),
+        deadline: Instant,
     ) -> Result<Printed, Error> {
         let host = request.host.as_deref().unwrap_or_default();
         let path = request.path.as_deref().unwrap_or_default();
@@ -114,11 +135,26 @@ impl Service {
         let job = Box::pin(self.jobs.look(host, look)).await?;
         let id = job.id().to_owned();
         let job = job.readable(Verb::Look).await.map_err(|error| after_start(&id, error.into()))?;
-        let printed = printed(&job, most, bytes).await.map_err(|error| after_start(&id, error))?;
+        let reading = self.unless_closed(printed(&job, (most, bytes), deadline)).await;
+        let printed = reading
+            .unwrap_or_else(|| Ok(Printed::cut_off()))
+            .map_err(|error| after_start(&id, error))?;
         if printed.has_more {
             job.kill().await.ok();
         }
         Ok(printed)
+    }
+}
+
+impl Printed {
+    /// Nothing of a search, because the server closes.
+    fn cut_off() -> Self {
+        Self {
+            matches: Vec::new(),
+            has_more: true,
+            status: None,
+            last_lines: String::new(),
+        }
     }
 }
 
@@ -131,17 +167,26 @@ impl Searcher {
         };
         let (program, options, pattern) = match self {
             Self::Ripgrep => ("rg", "-nH0", pattern),
-            Self::PerlGrep => ("grep", "-rnHIsZP", pattern),
-            Self::PlainGrep if ignores_case => ("grep", "-rnHIsZEi", plain),
-            Self::PlainGrep => ("grep", "-rnHIsZE", pattern),
+            Self::PerlGrep => ("grep", "-rnHIZP", pattern),
+            Self::PlainGrep if ignores_case => ("grep", "-rnHIZEi", plain),
+            Self::PlainGrep => ("grep", "-rnHIZE", pattern),
         };
-        [program, options, "-e", pattern, "--", path].map(str::to_owned).to_vec()
+        let all: &[&str] = match self {
+            // As grep: also hidden files, and those that .gitignore names.
+            Self::Ripgrep => &["--hidden", "--no-ignore"],
+            Self::PerlGrep | Self::PlainGrep => &[],
+        };
+        let words = [&[program, options], all, &["-e", pattern, "--", path]].concat();
+        words.into_iter().map(str::to_owned).collect()
     }
 }
 
 /// Reads the output of a search, up to enough matches or its end.
-async fn printed(job: &ReadableJob, most: usize, bytes: usize) -> Result<Printed, Error> {
-    let deadline = Instant::now() + LIMIT;
+async fn printed(
+    job: &ReadableJob,
+    (most, bytes): (usize, usize),
+    deadline: Instant,
+) -> Result<Printed, Error> {
     let mut printed = Printed {
         matches: Vec::new(),
         has_more: false,
@@ -168,8 +213,9 @@ async fn printed(job: &ReadableJob, most: usize, bytes: usize) -> Result<Printed
                 printed.last_lines = clean(line.text.as_bytes()).into_owned();
                 continue;
             };
-            taken_bytes += found.text.len();
-            if printed.matches.len() == most || taken_bytes > bytes {
+            taken_bytes += found.text.len() + found.path.as_ref().map_or(0, String::len);
+            let is_full = taken_bytes > bytes && !printed.matches.is_empty();
+            if printed.matches.len() == most || is_full {
                 printed.has_more = true;
                 return Ok(printed);
             }

@@ -17,7 +17,7 @@ use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::{Clamped, Group, Service, Standing};
-use sshjobs_core::jobs::{AwaitedEvents, EventCursor, EventLook, Job, ReadableJob, Verb};
+use sshjobs_core::jobs::{AwaitedEvents, EventCursor, EventLook, Job, Occasion, ReadableJob, Verb};
 
 /// Wait until jobs have ended.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +41,10 @@ pub struct WaitRequest {
     /// With on=silence: milliseconds without output. Default 60000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_ms: Option<i64>,
+    /// Maximum events of one job in a reply. Default 1: a model acts on the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub max_events: Option<usize>,
     /// With on: cursors of the previous reply.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cursors: BTreeMap<String, String>,
@@ -99,12 +103,15 @@ pub struct WaitReply {
     pub timed_out: bool,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
     pub clamped: Vec<Clamped>,
 }
 
 const WAIT_MS: i64 = 30_000;
 const MOST_JOBS: usize = 1000;
 const MOST_LAST_LINES: i64 = 100;
+/// Maximum events of one job in a reply.
+const MOST_EVENTS: usize = 500;
 /// Maximum failed jobs whose first error is shown.
 const MOST_FIRST_ERRORS: usize = 20;
 /// Maximum bytes of a job's last lines: about a hundred lines of 80 bytes.
@@ -121,7 +128,7 @@ impl Service {
             return Err(Error::invalid(message, "name 1 to 1000 jobs"));
         }
         let events = request.awaited()?;
-        let mut jobs = self.waited_jobs(&request, events.is_some()).await?;
+        let mut jobs = self.waited_jobs(&request, events.as_ref()).await?;
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms(
             "wait_ms",
@@ -135,6 +142,17 @@ impl Service {
         if let Some(awaited) = &events {
             // Boxed, because without optimization the callers of a future this large overflow the stack.
             happened = Box::pin(self.first_events(&mut jobs, awaited, deadline)).await?;
+            let most = request.max_events.unwrap_or(1).min(MOST_EVENTS);
+            for _ in 1..most {
+                if happened.is_empty() {
+                    break;
+                }
+                let more = Box::pin(look(&mut jobs, awaited, Duration::ZERO)).await?;
+                if more.is_empty() {
+                    break;
+                }
+                happened.extend(more);
+            }
         } else {
             let waiting = async {
                 match request.mode {
@@ -188,15 +206,17 @@ impl Service {
     async fn waited_jobs(
         &self,
         request: &WaitRequest,
-        has_events: bool,
+        events: Option<&AwaitedEvents>,
     ) -> Result<Vec<WaitedJob>, Error> {
         let mut seen = HashSet::new();
         let mut jobs: Vec<WaitedJob> = Vec::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
             let job = self.job(Verb::Wait, id).await?;
             let shows_lines = request.last_lines > 0 || job.is_fleet();
-            let readable = if has_events {
-                // Events tell what the job has printed.
+            let shows_output = events.is_some_and(|events| {
+                events.prompt || events.silence.is_some() || events.pattern.is_some()
+            });
+            let readable = if shows_output {
                 Some(job.readable(Verb::Tail).await?)
             } else if shows_lines {
                 job.readable_if_allowed().await
@@ -229,20 +249,31 @@ impl Service {
         let waiting = async {
             let mut looks: FuturesUnordered<_> = jobs
                 .iter()
-                .filter(|waited| !waited.cursor.is_at_end)
-                .map(|waited| waited.next_event(awaited, left))
+                .enumerate()
+                .filter(|(_, waited)| !waited.cursor.is_at_end)
+                .map(async |(index, waited)| (index, waited.next_event(awaited, left).await))
                 .collect();
-            while let Some(look) = looks.next().await {
-                if look?.event.is_some() {
-                    break;
+            while let Some((index, look)) = looks.next().await {
+                let look = look?;
+                if look.event.is_some() {
+                    return Ok(Some((index, look)));
                 }
             }
-            Ok::<(), Error>(())
+            Ok::<_, Error>(None)
         };
-        if let Some(waited) = self.unless_closed(waiting).await {
-            waited?;
+        let first = match self.unless_closed(waiting).await {
+            Some(first) => first?,
+            None => None,
+        };
+        // Kept, because a second look may not find it again: a silence ends, a question is answered.
+        let mut happened = Vec::new();
+        if let Some((index, look)) = first
+            && let Some(waited) = jobs.get_mut(index)
+        {
+            waited.cursor = look.cursor;
+            happened.extend(look.event.map(|occasion| waited.event(occasion)));
         }
-        look(jobs, awaited, Duration::ZERO).await
+        Ok(happened)
     }
 }
 
@@ -256,6 +287,7 @@ impl WaitRequest {
             on: Vec::new(),
             until: None,
             quiet_ms: None,
+            max_events: None,
             cursors: BTreeMap::new(),
             last_lines: 0,
             last_lines_of: LastLinesOf::default(),
@@ -264,9 +296,13 @@ impl WaitRequest {
 
     /// The events for which it waits. `None` if it waits for ends by its mode.
     fn awaited(&self) -> Result<Option<AwaitedEvents>, Error> {
-        let is_about_ends = self.on.iter().all(|kind| *kind == EventKind::End);
-        let awaited = awaited(&self.on, self.until.as_deref(), self.quiet_ms)?;
-        Ok((!is_about_ends || !self.cursors.is_empty()).then_some(awaited))
+        let kinds = if self.on.is_empty() && !self.cursors.is_empty() {
+            &[EventKind::End][..]
+        } else {
+            &self.on
+        };
+        let awaited = awaited(kinds, self.until.as_deref(), self.quiet_ms)?;
+        Ok((!kinds.is_empty()).then_some(awaited))
     }
 }
 
@@ -296,9 +332,7 @@ async fn look(
     for (waited, look) in jobs.iter_mut().zip(looks) {
         waited.cursor = look.cursor;
         if let Some(occasion) = look.event {
-            let status = waited.job.status();
-            let id = waited.job.id();
-            events.push(JobEvent::new(id, occasion, look.cursor, &status));
+            events.push(waited.event(occasion));
         }
     }
     Ok(events)
@@ -315,6 +349,11 @@ struct WaitedJob {
 }
 
 impl WaitedJob {
+    /// The event behind which its cursor is.
+    fn event(&self, occasion: Occasion) -> JobEvent {
+        JobEvent::new(self.job.id(), occasion, self.cursor, &self.job.status())
+    }
+
     async fn next_event(
         &self,
         awaited: &AwaitedEvents,
@@ -322,10 +361,17 @@ impl WaitedJob {
     ) -> Result<EventLook, Error> {
         match &self.readable {
             Some(job) => Ok(job.next_event(awaited, self.cursor, patience).await?),
-            None => Ok(EventLook {
-                event: None,
-                cursor: self.cursor,
-            }),
+            // Who may only know whether it has ended learns that.
+            None => {
+                let is_over = self.job.wait_within(patience).await;
+                Ok(EventLook {
+                    event: (is_over && awaited.end).then_some(Occasion::Ended),
+                    cursor: EventCursor {
+                        is_at_end: is_over,
+                        ..self.cursor
+                    },
+                })
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use sshjobs_core::jobs::nearest;
 use sshjobs_wire::Error;
 
 /// Verbs of docker, kubectl, ssh, pueue, systemctl and shells, with what does the same here.
-const FOREIGN: [(&str, &str); 45] = [
+const FOREIGN: [(&str, &str); 44] = [
     ("add", "`sshjobs spawn HOST -- COMMAND` starts a job"),
     ("apply", "`sshjobs run HOST -- COMMAND` runs a command"),
     ("cat", "`sshjobs log JOB` shows a job's output"),
@@ -93,10 +93,6 @@ const FOREIGN: [(&str, &str); 45] = [
         "`sshjobs forward HOST -L 8080:localhost:80` forwards a port",
     ),
     ("version", "`sshjobs --version` prints it"),
-    (
-        "watch",
-        "`sshjobs top` watches jobs, `sshjobs tail -f JOB` follows one",
-    ),
     (
         "ssh-keyscan",
         "`sshjobs trust HOST` shows a host's key, and accepts it",
