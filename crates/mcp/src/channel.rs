@@ -1,5 +1,5 @@
 //! The channel: events of the caller's own jobs, sent to a client that puts them before its model
-//! (`claude/channel`, a research preview of Claude Code). It wakes an agent that has stopped thinking.
+//! (`claude/channel`, a research preview of Claude Code). It wakes an idle agent.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use sshjobs_wire::{EventKind, JobEvent, Service};
 /// Name of the experimental capability.
 pub(crate) const CAPABILITY: &str = "claude/channel";
 const METHOD: &str = "notifications/claude/channel";
-/// Least time between two messages, so that a burst of events does not fill a model's context at once.
+/// Minimum time between two messages, so that a burst of events does not fill a model's context at once.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Time between two looks for jobs while none runs, or after an error.
 const LOOK: Duration = Duration::from_secs(2);
-/// Most messages of one round. Further events of it become one message that counts them.
+/// Maximum messages of one round. Further events of it become one message that counts them.
 const MOST_AT_ONCE: usize = 10;
 
 /// Sends the ends and questions of the caller's jobs until the client is gone.

@@ -246,7 +246,7 @@ impl Permit<Start> {
         self.subject.claims.iter().any(StartClaim::is_approved)
     }
 
-    /// Uses the permit: from now on the job may start at any moment.
+    /// Marks the start as under way. From here on the command may run.
     pub(crate) fn begin(self) -> StartUnderWay {
         StartUnderWay(self)
     }
@@ -295,7 +295,7 @@ impl StartUnderWay {
 
 impl Drop for StartUnderWay {
     fn drop(&mut self) {
-        // Without claims, `Starts` gives no approval back.
+        // First: dropping `Starts` with claims would give approvals back.
         self.0.subject.claims.clear();
     }
 }

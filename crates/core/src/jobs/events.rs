@@ -93,7 +93,7 @@ impl EventSource<'_> {
     ) -> Result<EventLook, TooSlow> {
         let deadline = Instant::now().checked_add(patience);
         while !cursor.is_at_end {
-            // First: output after this moment ends the wait below.
+            // Read first, so that output from here on ends the wait below.
             let bytes = self.job.read_log(total_bytes);
             let has_started = self.job.read_log(|log| log.phase().has_started());
             // Before the lines, so that the end comes after the last of them.
@@ -162,7 +162,7 @@ impl EventSource<'_> {
         }
     }
 
-    /// The question that the job asks, unless it was seen.
+    /// A prompt, if the job asks a question and this one was not reported yet.
     async fn prompt(
         self,
         awaited: &AwaitedEvents,
@@ -187,7 +187,7 @@ impl EventSource<'_> {
         })
     }
 
-    /// That the job prints nothing, unless it was seen.
+    /// A silence, if the job is silent and this one was not reported yet.
     fn silence(
         self,
         awaited: &AwaitedEvents,
@@ -277,7 +277,7 @@ impl FromStr for EventCursor {
     }
 }
 
-/// The number with which a text begins. Leaves what follows.
+/// Removes the leading number from a text and returns it.
 fn take_number(text: &mut &str) -> Result<u64, BadEventCursor> {
     let length = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at(length);

@@ -3,8 +3,8 @@
 //!
 //! A task's id contains everything that is waited for, and the jobs are in the store. So a task
 //! survives a restart, and the server keeps nothing that could expire or be guessed. A client with
-//! the id sees what its caller may see, and no more. Only cancellations are remembered: while the
-//! server lives, or in a cluster for a day. The job continues, as with every cancelled call.
+//! the id sees what its caller may see, and no more. Only cancellations are remembered (while the
+//! server lives, or in a cluster for a day), and how far each task has looked, which only saves time. The job continues, as with every cancelled call.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;

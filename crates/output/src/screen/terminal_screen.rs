@@ -213,7 +213,7 @@ fn coloured_columns(cells: &[(u16, &Cell)]) -> Vec<bool> {
             None => counts.push((colours, 1)),
         }
     }
-    // Of equally many the first: what stands out most often comes later.
+    // On a tie the first colours: a highlight usually follows plain text.
     let most = counts.iter().map(|(_, count)| *count).max();
     let usual = counts
         .iter()

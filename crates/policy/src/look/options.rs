@@ -1,4 +1,4 @@
-//! Options and operands of a program, as far as they only look.
+//! Allowed options and operands of a program.
 
 /// The options of a program that are allowed.
 #[derive(Clone, Copy, Debug)]

@@ -25,7 +25,7 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(words).expect("it is a pattern")
 });
 
-/// Messages of shells about a command with a quote too few or too many.
+/// Messages of shells about an unbalanced quote.
 const QUOTING: [&str; 5] = [
     "unexpected EOF while looking for matching",
     "Unterminated quoted string",
@@ -33,7 +33,7 @@ const QUOTING: [&str; 5] = [
     "Unmatched '",
     "unmatched \"",
 ];
-/// Silence after which the output of a program may stand in its buffer.
+/// Silence after which output is probably held in the program's buffer.
 const BUFFERED_MS: u64 = 20_000;
 
 /// The first line that looks like an error, of stderr if it has one. `None` unless the job has failed.

@@ -58,7 +58,7 @@ pub(crate) async fn start_on_host(
     // Held until the job is followed, so that the follower is not retired meanwhile.
     let follower = follower_of(shared, &host);
     let mut attempts = 0;
-    // An earlier order may have arrived although its answer did not.
+    // After an unanswered attempt the order may have arrived, so `Abandoned` (nothing has run) would be wrong.
     let mut if_abandoned = SpawnError::Abandoned;
     loop {
         // Read before each attempt, because the session may have ended since the last one.
