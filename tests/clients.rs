@@ -75,9 +75,9 @@ async fn the_python_sdk_makes_every_call() {
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "python", &[]);
     for era in ERAS {
-        assert!(told(program(&sshd, "python").args(["python.py", era])).contains("33 calls"));
+        assert!(told(program(&sshd, "python").args(["python.py", era])).contains("38 calls"));
         let mut client = over_http(&sshd, &server, &caller, "python");
-        assert!(told(client.args(["python.py", era])).contains("33 calls"));
+        assert!(told(client.args(["python.py", era])).contains("38 calls"));
     }
 }
 
@@ -94,10 +94,10 @@ async fn version_1_of_the_typescript_sdk_makes_every_call() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "typescript1", &[]);
-    assert!(told(program(&sshd, "node").arg("typescript1.mjs")).contains("33 calls"));
+    assert!(told(program(&sshd, "node").arg("typescript1.mjs")).contains("38 calls"));
     assert!(
         told(over_http(&sshd, &server, &caller, "node").arg("typescript1.mjs"))
-            .contains("33 calls")
+            .contains("38 calls")
     );
 }
 
@@ -107,9 +107,9 @@ async fn version_2_of_the_typescript_sdk_makes_every_call() {
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "typescript2", &[]);
     for era in ERAS {
-        assert!(told(program(&sshd, "node").args(["typescript2.mjs", era])).contains("33 calls"));
+        assert!(told(program(&sshd, "node").args(["typescript2.mjs", era])).contains("38 calls"));
         let mut client = over_http(&sshd, &server, &caller, "node");
-        assert!(told(client.args(["typescript2.mjs", era])).contains("33 calls"));
+        assert!(told(client.args(["typescript2.mjs", era])).contains("38 calls"));
     }
 }
 
