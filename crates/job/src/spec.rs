@@ -242,8 +242,10 @@ impl Draft {
         Self::from(facts)
     }
 
-    /// Sends a script with the job. Its command finds it at the path in the variable [`SCRIPT`].
+    /// Sends a script with the job. Its command, which `/bin/sh` runs, finds it at the path in the variable
+    /// [`SCRIPT`].
     pub fn set_script(&mut self, script: SecretString) {
+        self.shell = CommandShell::Posix;
         self.env.insert(SCRIPT.to_owned(), script);
     }
 

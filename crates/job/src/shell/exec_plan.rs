@@ -336,6 +336,50 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_is_cut_off_does_not_run() {
+        use std::io::Write as _;
+        let mut draft = draft("sh \"$SSHJOBS_SCRIPT\"");
+        draft.set_script("echo first\necho second\n".into());
+        let spec: JobSpec = draft.try_into().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        for shell in [LoginShell::Posix, LoginShell::Foreign] {
+            let plan = ExecPlan::new(&spec, shell, Nonce::new()).unwrap();
+            let header = plan.stdin_header.unwrap();
+            let header = header.expose_secret();
+            let whole = header.len();
+            for (length, status) in [
+                (whole, 0),
+                (whole - 20, 125),
+                (header.find("second").unwrap(), 125),
+            ] {
+                let mut child = Command::new("/bin/sh")
+                    .args(["-c", &plan.command])
+                    .envs([
+                        ("SHELL", "/bin/sh"),
+                        ("XDG_CACHE_HOME", home.path().to_str().unwrap()),
+                    ])
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .spawn()
+                    .unwrap();
+                let mut pipe = child.stdin.take().unwrap();
+                pipe.write_all(header.get(..length).unwrap().as_bytes()).unwrap();
+                drop(pipe);
+                let output = child.wait_with_output().unwrap();
+                let printed = String::from_utf8(output.stdout).unwrap();
+                assert_eq!(output.status.code(), Some(status), "{length}: {printed}");
+                assert_eq!(
+                    printed.contains("first"),
+                    status == 0,
+                    "{length}: {printed}"
+                );
+            }
+            let left = std::fs::read_dir(home.path().join("sshjobs/scripts")).unwrap().count();
+            assert_eq!(left, 0, "no file is left");
+        }
+    }
+
+    #[test]
     fn a_hostile_directory_is_inert() {
         let base = tempfile::tempdir().unwrap();
         let directory = base.path().join(HOSTILE.trim());
