@@ -60,7 +60,7 @@ impl Policy {
         self.templates.keys().map(String::as_str)
     }
 
-    /// The templates whose commands only look. Whoever may look at a host may run them there.
+    /// The templates whose commands only look. A caller who may look at a host may run them there.
     pub fn read_only_templates(&self) -> impl Iterator<Item = &Template> {
         self.templates.values().filter(|template| template.read_only)
     }

@@ -442,7 +442,7 @@ pub struct WatchArgs {
 #[derive(Clone, Debug)]
 struct EventList(Vec<AwaitedEvent>);
 
-/// A kind of event, with what it needs.
+/// A kind of event, with its argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AwaitedEvent {
     /// The end of a job.

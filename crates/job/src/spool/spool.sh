@@ -539,7 +539,7 @@ supervise)
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
   user=- system=-
   { { read -r _; read -r user system; } <"$sj_J/times"; } 2>/dev/null
-  # First: whoever sees the end finds no script.
+  # First: a reader that sees the end finds no script.
   [ ! -f "$sj_J/script" ] || rm -f "$sj_J/script"
   measures="$kills ${user:--} ${system:--} ${peak:--} ${how:--}"
   printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"

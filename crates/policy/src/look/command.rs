@@ -310,7 +310,7 @@ fn is_field(word: &str) -> bool {
     word == "+" || word.split_once('=').is_some_and(|(name, _)| is_name(name))
 }
 
-/// A letter of ps with a value stands alone, and processes are numbers: ps reads what it does not understand
+/// A letter of ps with a value stands alone, and processes are numbers: ps reads other words
 /// as options of BSD, of which `e` shows the variables of processes.
 fn check_ps(words: &[String]) -> Result<(), NotReadOnly> {
     let refuse = |word: &String| NotReadOnly {

@@ -3,8 +3,8 @@
 //!
 //! A [`ReadOnlyCommand`] exists only if [`ReadOnlyCommand::new`] has found each of its words in the
 //! [table](PROGRAMS). A word that the table does not have is refused, whatever it would do: options are
-//! named whole, short ones one by one, and none is abbreviated. What an account's environment could
-//! change (pagers, hooks, monitors) is switched off by words before the caller's own.
+//! named whole, short ones one by one, and none is abbreviated. Words before the
+//! caller's own switch off pagers, hooks and monitors, which the account could have set.
 
 mod command;
 mod options;

@@ -119,7 +119,7 @@ async fn unless_gone<T>(
     caller_gone.run_until_cancelled(step).await.ok_or(SpawnError::Abandoned)
 }
 
-/// Launches a job in a task of its own, which goes on when the deadline has passed.
+/// Launches a job in a task of its own, which continues after the deadline.
 async fn launch_in_task(
     shared: &Arc<RunnerState>,
     reservation: SlotReservation,
