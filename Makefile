@@ -41,7 +41,7 @@ OWN_TESTS = --workspace --lib --bins --test sshd --test stores
 ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines --test become --test hosts_as_they_are)
 
 # Programs that the tests run, with their Debian packages. The second line is driven by its screens.
-PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl rsync:rsync openssl:openssl nginx:nginx-light tmux:tmux \
+PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl rsync:rsync rg:ripgrep openssl:openssl nginx:nginx-light tmux:tmux \
 	script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish ksh:ksh mksh:mksh busybox:busybox \
 	sudo:sudo doas:opendoas vim:vim htop:htop less:less dialog:dialog mc:mc nano:nano python3:python3 vttest:vttest asciinema:asciinema
 

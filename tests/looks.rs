@@ -1,5 +1,10 @@
 //! `ssh_look`: commands that only look, for clients that allow it for good.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::McpClient;
@@ -236,6 +241,54 @@ async fn files_are_searched_by_pattern_below_a_path() {
     ] {
         let (got, refused) = agent.call("search", request.clone());
         assert_eq!(got, status, "{request}: {refused}");
+    }
+}
+
+/// A directory with all programs of this machine but ripgrep.
+fn without_ripgrep(sshd: &Sshd) {
+    let programs = sshd.path("programs");
+    std::fs::create_dir(&programs).unwrap();
+    for program in std::fs::read_dir("/usr/bin").unwrap() {
+        let name = program.unwrap().file_name();
+        if name != "rg" {
+            symlink(Path::new("/usr/bin").join(&name), programs.join(&name)).unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_names_of_any_bytes_are_found_by_ripgrep_and_by_grep() {
+    let other = Sshd::start().await;
+    without_ripgrep(&other);
+    let path = format!("SetEnv PATH={}", other.path("programs").display());
+    for sshd in [Sshd::start().await, Sshd::with(&path).await] {
+        let server = Server::start(&sshd);
+        let agent = server.caller(&sshd, "agent", &[]);
+        let tree = sshd.path("tree");
+        std::fs::create_dir(&tree).unwrap();
+        let names: [&[u8]; 4] = [b"caf\xe9.log", b"two\nlines:3:x", b"a 'b' \"$c\"", b"-n"];
+        for name in names {
+            let file = tree.join(OsStr::from_bytes(name));
+            std::fs::write(file, b"no\nwanted: \xe9\n").unwrap();
+        }
+        let request = json!({"host": "web1", "path": tree, "pattern": "^wanted"});
+        let reply = agent.ok("search", request);
+        let matches = reply["matches"].as_array().unwrap();
+        let mut found: Vec<&str> = matches
+            .iter()
+            .map(|one| {
+                assert_eq!(
+                    (&one["line_no"], &one["text"]),
+                    (&json!(2), &json!("wanted: \u{fffd}"))
+                );
+                one["path"].as_str().unwrap().rsplit('/').next().unwrap()
+            })
+            .collect();
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            ["-n", "a 'b' \"$c\"", r"caf\xe9.log", r"two\nlines:3:x"]
+        );
     }
 }
 

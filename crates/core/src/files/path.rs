@@ -110,7 +110,7 @@ pub(super) fn is_safe_name(name: &[u8]) -> bool {
         && !name.contains(&0)
 }
 
-/// For people and models: bytes that are not UTF-8 become U+FFFD, control characters are escaped.
+/// For people and models: control characters and bytes that are not UTF-8 are escaped.
 impl fmt::Display for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&shown(&self.0))
@@ -123,14 +123,19 @@ impl fmt::Debug for RemotePath {
     }
 }
 
-/// A name for people and models.
+/// A name for people and models: control characters and bytes that are not UTF-8 as `\n` and `\xe9`.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::new();
-    for character in String::from_utf8_lossy(name).chars() {
-        if character.is_control() {
-            text.extend(character.escape_default());
-        } else {
-            text.push(character);
+    for part in name.utf8_chunks() {
+        for character in part.valid().chars() {
+            if character.is_control() {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in part.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
         }
     }
     text

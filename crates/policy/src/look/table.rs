@@ -259,6 +259,7 @@ pub const PROGRAMS: &[LookProgram] = &[
                 "hidden",
                 "no-ignore",
                 "ignore-case",
+                "json",
                 "null",
                 "sort-files",
             ],

@@ -24,6 +24,7 @@ mod run;
 mod screen;
 mod search;
 mod search_files;
+mod search_output;
 mod signal;
 mod spawn;
 mod table;

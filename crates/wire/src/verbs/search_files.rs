@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::look::not_read_only;
 use super::run::after_start;
 use super::search::{MatchEntry, SearchReply, SearchRequest};
+use super::search_output::{MatchFormat, SearchOutput};
 use super::tail::{MOST_BYTES, regex};
 use crate::Service;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
-use sshjobs_core::jobs::{Look, PageQuery, ReadableJob, Render, Verb, Wait, clean};
+use sshjobs_core::jobs::{Look, ReadableJob, Verb, clean};
 
 /// Longest search, with the login before.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -19,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(40);
 const NO_PROGRAM: u32 = 127;
 /// Status of a search that has found nothing.
 const NOTHING: u32 = 1;
-/// The end of a message about a path that does not exist.
+/// Words of a message about a path that does not exist.
 const NO_FILE: &str = "No such file or directory";
 /// Messages of a grep without patterns as of perl.
 const UNKNOWN_OPTION: [&str; 4] = [
@@ -28,8 +29,10 @@ const UNKNOWN_OPTION: [&str; 4] = [
     "not supported",
     "compiled",
 ];
-/// Lines that are read of a search at a time.
-const PAGE: usize = 1000;
+/// Bytes of stderr that are kept for the last message.
+const MOST_STDERR: usize = 4 << 10;
+/// Bytes of one match that is read.
+const MOST_PENDING: usize = 4 << 20;
 
 /// A program that searches, in the order in which they are tried.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +44,13 @@ enum Searcher {
 }
 
 /// Output of a search.
+#[derive(Default)]
 struct Printed {
     matches: Vec<MatchEntry>,
     has_more: bool,
     status: Option<u32>,
-    last_lines: String,
+    /// The last line of stderr.
+    last_message: String,
 }
 
 impl Service {
@@ -84,7 +89,7 @@ impl Service {
                 Searcher::Ripgrep => printed.status == Some(NO_PROGRAM),
                 Searcher::PerlGrep => {
                     printed.status.is_some_and(|status| status > NOTHING)
-                        && UNKNOWN_OPTION.iter().any(|words| printed.last_lines.contains(words))
+                        && UNKNOWN_OPTION.iter().any(|words| printed.last_message.contains(words))
                 }
                 Searcher::PlainGrep => false,
             };
@@ -92,10 +97,10 @@ impl Service {
                 continue;
             }
             let has_failed = printed.status.is_some_and(|status| status > NOTHING);
-            if has_failed && printed.matches.is_empty() && printed.last_lines.ends_with(NO_FILE) {
+            if has_failed && printed.matches.is_empty() && printed.last_message.contains(NO_FILE) {
                 return Err(Error::new(
                     Code::NoSuchFile,
-                    format!("the files can't be searched: {}", printed.last_lines),
+                    format!("the files can't be searched: {}", printed.last_message),
                     "look at the path with ssh_get",
                 ));
             }
@@ -104,7 +109,7 @@ impl Service {
             } else if has_failed {
                 Some(format!(
                     "some files could not be read: {}",
-                    printed.last_lines
+                    printed.last_message
                 ))
             } else {
                 None
@@ -135,10 +140,12 @@ impl Service {
         let job = Box::pin(self.jobs.look(host, look)).await?;
         let id = job.id().to_owned();
         let job = job.readable(Verb::Look).await.map_err(|error| after_start(&id, error.into()))?;
-        let reading = self.unless_closed(printed(&job, (most, bytes), deadline)).await;
-        let printed = reading
-            .unwrap_or_else(|| Ok(Printed::cut_off()))
-            .map_err(|error| after_start(&id, error))?;
+        let format = searcher.format();
+        let reading = self.unless_closed(printed(&job, format, (most, bytes), deadline)).await;
+        let printed = reading.unwrap_or_else(|| Printed {
+            has_more: true,
+            ..Printed::default()
+        });
         if printed.has_more {
             job.kill().await.ok();
         }
@@ -146,19 +153,14 @@ impl Service {
     }
 }
 
-impl Printed {
-    /// Nothing of a search, because the server closes.
-    fn cut_off() -> Self {
-        Self {
-            matches: Vec::new(),
-            has_more: true,
-            status: None,
-            last_lines: String::new(),
+impl Searcher {
+    fn format(self) -> MatchFormat {
+        match self {
+            Self::Ripgrep => MatchFormat::Json,
+            Self::PerlGrep | Self::PlainGrep => MatchFormat::NulAfterPath,
         }
     }
-}
 
-impl Searcher {
     fn words(self, pattern: &str, path: &str) -> Vec<String> {
         // Our patterns name this at their start, grep's plain ones as an option.
         let (ignores_case, plain) = match pattern.strip_prefix("(?i)") {
@@ -166,7 +168,7 @@ impl Searcher {
             None => (false, pattern),
         };
         let (program, options, pattern) = match self {
-            Self::Ripgrep => ("rg", "-nH0", pattern),
+            Self::Ripgrep => ("rg", "--json", pattern),
             Self::PerlGrep => ("grep", "-rnHIZP", pattern),
             Self::PlainGrep if ignores_case => ("grep", "-rnHIZEi", plain),
             Self::PlainGrep => ("grep", "-rnHIZE", pattern),
@@ -184,63 +186,48 @@ impl Searcher {
 /// Reads the output of a search, up to enough matches or its end.
 async fn printed(
     job: &ReadableJob,
+    format: MatchFormat,
     (most, bytes): (usize, usize),
     deadline: Instant,
-) -> Result<Printed, Error> {
-    let mut printed = Printed {
-        matches: Vec::new(),
-        has_more: false,
-        status: None,
-        last_lines: String::new(),
-    };
-    let mut query = PageQuery {
-        max_lines: PAGE,
-        max_bytes: 1 << 20,
-        render: Render::Raw,
-        ..PageQuery::after(sshjobs_core::jobs::LineNo::new(0))
-    };
+) -> Printed {
+    let mut printed = Printed::default();
+    let mut follow = job.follow();
+    let mut output = SearchOutput::new(format);
+    let mut stderr = Vec::new();
     let mut taken_bytes = 0;
     loop {
-        let patience = deadline.saturating_duration_since(Instant::now());
-        let wait = Wait {
-            patience,
-            ..Wait::default()
+        let Ok(next) = timeout_at(deadline, follow.next()).await else {
+            printed.has_more = true;
+            return printed;
         };
-        let tail = job.tail(&query, &wait).await?;
-        query.cursor = tail.page.last_line_no;
-        for line in &tail.page.lines {
-            let Some(found) = MatchEntry::of_file(&line.text) else {
-                printed.last_lines = clean(line.text.as_bytes()).into_owned();
-                continue;
-            };
+        stderr.extend_from_slice(&next.stderr);
+        let kept_from = stderr.len().saturating_sub(MOST_STDERR);
+        stderr.drain(..kept_from);
+        for found in output.take(&next.stdout) {
             taken_bytes += found.text.len() + found.path.as_ref().map_or(0, String::len);
             let is_full = taken_bytes > bytes && !printed.matches.is_empty();
             if printed.matches.len() == most || is_full {
                 printed.has_more = true;
-                return Ok(printed);
+                return printed;
             }
             printed.matches.push(found);
         }
-        if !tail.still_running() || patience.is_zero() {
-            printed.has_more = tail.still_running();
-            printed.status = crate::Standing::of(&tail.status).exit_status;
-            return Ok(printed);
+        // What was evicted may have had matches, and what is not complete may never be.
+        if next.dropped_bytes > 0 || output.pending_bytes() > MOST_PENDING {
+            printed.has_more = true;
+            return printed;
+        }
+        if next.outcome.is_some() {
+            printed.status = crate::Standing::of(&job.status()).exit_status;
+            printed.last_message = last_line(&stderr);
+            return printed;
         }
     }
 }
 
-impl MatchEntry {
-    /// The match in a line `PATH NUL NUMBER:TEXT`.
-    fn of_file(line: &str) -> Option<Self> {
-        let (path, rest) = line.split_once('\0')?;
-        let (number, text) = rest.split_once(':')?;
-        Some(Self {
-            line_no: number.parse().ok()?,
-            stream: None,
-            path: Some(clean(path.as_bytes()).into_owned()),
-            text: clean(text.as_bytes()).into_owned(),
-            before: Vec::new(),
-            after: Vec::new(),
-        })
-    }
+/// The last line that is not empty.
+fn last_line(stderr: &[u8]) -> String {
+    let lines = stderr.split(|byte| *byte == b'\n').rev();
+    let mut said = lines.filter(|line| !line.trim_ascii().is_empty());
+    said.next().map(|line| clean(line).into_owned()).unwrap_or_default()
 }

@@ -1,0 +1,190 @@
+//! The output of ripgrep and grep, as it arrives: matches of files whose names may have any bytes.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+
+use super::search::MatchEntry;
+use sshjobs_core::jobs::{clean, shown};
+
+/// Most characters of a line that are returned.
+const MOST_CHARACTERS: usize = 2000;
+
+/// How a program prints matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MatchFormat {
+    /// `rg --json`: an object a line.
+    Json,
+    /// `grep -nHZ`: `PATH NUL NUMBER:TEXT`, where a path may have several lines.
+    NulAfterPath,
+}
+
+/// Reads the output of a search piece by piece.
+pub(super) struct SearchOutput {
+    format: MatchFormat,
+    /// The start of the next match.
+    rest: Vec<u8>,
+}
+
+/// A line of `rg --json`. Others than matches have no line number.
+#[derive(Deserialize)]
+struct RipgrepLine {
+    data: RipgrepData,
+}
+
+#[derive(Deserialize)]
+struct RipgrepData {
+    path: RipgrepText,
+    lines: RipgrepText,
+    line_number: u64,
+}
+
+/// Text, or what is not UTF-8 in base64.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RipgrepText {
+    Text(String),
+    Bytes(String),
+}
+
+impl RipgrepText {
+    fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Text(text) => Some(text.into_bytes()),
+            Self::Bytes(base64) => BASE64_STANDARD.decode(base64).ok(),
+        }
+    }
+}
+
+impl SearchOutput {
+    pub(super) fn new(format: MatchFormat) -> Self {
+        let rest = Vec::new();
+        Self { format, rest }
+    }
+
+    /// The matches that are complete with these bytes.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<MatchEntry> {
+        self.rest.extend_from_slice(bytes);
+        let mut matches = Vec::new();
+        let mut start = 0;
+        while let Some(length) = self.record_length(start) {
+            let record = &self.rest[start..start + length];
+            matches.extend(match self.format {
+                MatchFormat::Json => of_ripgrep(record),
+                MatchFormat::NulAfterPath => of_grep(record),
+            });
+            start += length;
+        }
+        self.rest.drain(..start);
+        matches
+    }
+
+    /// Bytes of a match that is not complete.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Length of the record at a position, with its line end.
+    fn record_length(&self, start: usize) -> Option<usize> {
+        let rest = &self.rest[start..];
+        let text = match self.format {
+            MatchFormat::Json => 0,
+            // A line end before it belongs to the path.
+            MatchFormat::NulAfterPath => memchr(0, rest)?,
+        };
+        Some(text + memchr(b'\n', &rest[text..])? + 1)
+    }
+}
+
+fn memchr(byte: u8, bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|one| *one == byte)
+}
+
+fn of_ripgrep(line: &[u8]) -> Option<MatchEntry> {
+    let RipgrepLine { data } = serde_json::from_slice(line).ok()?;
+    Some(entry(
+        &data.path.into_bytes()?,
+        data.line_number,
+        &data.lines.into_bytes()?,
+    ))
+}
+
+fn of_grep(record: &[u8]) -> Option<MatchEntry> {
+    let path_end = memchr(0, record)?;
+    let (path, rest) = (&record[..path_end], &record[path_end + 1..]);
+    let number_end = memchr(b':', rest)?;
+    let number = str::from_utf8(&rest[..number_end]).ok()?.parse().ok()?;
+    Some(entry(path, number, &rest[number_end + 1..]))
+}
+
+fn entry(path: &[u8], line_no: u64, line: &[u8]) -> MatchEntry {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let text = clean(line);
+    let mut short: String = text.chars().take(MOST_CHARACTERS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    MatchEntry {
+        line_no,
+        stream: None,
+        path: Some(shown(path)),
+        text: short,
+        before: Vec::new(),
+        after: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(format: MatchFormat, output: &[u8]) -> Vec<(String, u64, String)> {
+        // A byte at a time, as a slow host sends it.
+        let mut search = SearchOutput::new(format);
+        let matches = output.iter().flat_map(|byte| search.take(&[*byte]));
+        let matches: Vec<_> =
+            matches.map(|one| (one.path.unwrap(), one.line_no, one.text)).collect();
+        assert_eq!(search.pending_bytes(), 0);
+        matches
+    }
+
+    fn is(path: &str, line_no: u64, text: &str) -> (String, u64, String) {
+        (path.to_owned(), line_no, text.to_owned())
+    }
+
+    #[test]
+    fn paths_may_have_line_ends_colons_and_bytes_that_are_not_utf_8() {
+        assert_eq!(
+            found(
+                MatchFormat::NulAfterPath,
+                b"a\n3:x\n/b\x002:one: two\ncaf\xe9\x0017:\n"
+            ),
+            [is(r"a\n3:x\n/b", 2, "one: two"), is(r"caf\xe9", 17, "")]
+        );
+    }
+
+    #[test]
+    fn matches_of_ripgrep_are_told_from_its_other_lines() {
+        let path = BASE64_STANDARD.encode(b"caf\xe9\n");
+        let output = format!(
+            "{}\n{}\n{}\n",
+            r#"{"type":"begin","data":{"path":{"text":"a"}}}"#,
+            format_args!(
+                r#"{{"type":"match","data":{{"path":{{"bytes":"{path}"}},"lines":{{"text":"x\ty\n"}},"line_number":3,"absolute_offset":9,"submatches":[]}}}}"#
+            ),
+            r#"{"type":"end","data":{"path":{"text":"a"},"binary_offset":null,"stats":{}}}"#
+        );
+        assert_eq!(
+            found(MatchFormat::Json, output.as_bytes()),
+            [is(r"caf\xe9\n", 3, "x\ty")]
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_cut_visibly() {
+        let output = [b"a\x001:", "ä".repeat(5000).as_bytes(), b"\n"].concat();
+        let matches = found(MatchFormat::NulAfterPath, &output);
+        assert_eq!(matches[0].2.chars().count(), MOST_CHARACTERS + 1);
+        assert!(matches[0].2.ends_with("ä…"));
+    }
+}
