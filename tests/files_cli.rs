@@ -135,12 +135,20 @@ async fn a_large_directory_is_refused_at_once_if_the_host_can_not_take_it() {
     std::fs::write(large.join("file"), vec![0x20; 8 << 20]).unwrap();
 
     let large = large.display().to_string();
-    let target = there(&sshd.path("missing/directory"));
+    std::fs::write(sshd.path("file"), "").unwrap();
+    let target = there(&sshd.path("file/directory"));
     let put = sshjobs(&sshd, &["put", "-r", &large, &target]);
-
     let said = String::from_utf8_lossy(&put.stderr);
     assert_eq!(put.status.code(), Some(1), "{said}");
-    assert!(said.contains("No such file or directory"), "{said}");
+    assert!(said.contains("Not a directory"), "{said}");
+
+    let target = there(&sshd.path("missing/directory"));
+    for source in [&large, &format!("{large}/file")] {
+        let put = sshjobs(&sshd, &["put", "-r", source, &target]);
+        let said = String::from_utf8_lossy(&put.stderr);
+        assert_eq!(put.status.code(), Some(1), "{said}");
+        assert!(said.contains("--parents"), "{said}");
+    }
 
     told(&sshjobs(
         &sshd,

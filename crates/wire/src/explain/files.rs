@@ -6,6 +6,9 @@ use crate::error::{Code, Error, Hint};
 use sshjobs_core::jobs::{EditError, FilesError, SftpError, SftpStatus, chain};
 
 /// Hint for a file of this machine.
+const DIRECTORY_HINT: &str = "name a file in it; whole directories are copied with recursive=true \
+    (ssh_get: with to), or by `sshjobs get -r` and `put -r`";
+const NO_MATCH_HINT: &str = "list the directory to see its names";
 const LOCAL_HINT: &str = "check the path on this machine, and its disk";
 
 pub(super) fn files(error: &FilesError) -> Error {
@@ -19,17 +22,18 @@ pub(super) fn files(error: &FilesError) -> Error {
         )
         .retryable(),
         FilesError::Become(error) => explain_refusal(error, message),
-        FilesError::Operation { source, .. } => operation(source, message),
+        FilesError::Operation {
+            operation, source, ..
+        } => failed(operation, source, message),
         FilesError::DiskFull(_) => Error::new(
             Code::DiskFull,
             message,
             "free some space there; the old file is unchanged",
         ),
         FilesError::Path(_) => Error::invalid(message, "give the path of a file on the host"),
-        FilesError::IsDirectory(_) | FilesError::TooManyMatches { .. } => Error::invalid(
-            message,
-            "name a file in it; whole directories are copied by `sshjobs get -r` and `put -r`",
-        ),
+        FilesError::IsDirectory(_) | FilesError::TooManyMatches { .. } => {
+            Error::invalid(message, DIRECTORY_HINT)
+        }
         FilesError::NotAFile(_) => Error::invalid(message, "only regular files can be copied"),
         FilesError::TooLong { .. } => Error::invalid(
             message,
@@ -74,10 +78,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "install sha256sum, shasum or openssl there, or omit the expected digest",
         ),
         FilesError::Local { .. } => Error::new(Code::Io, message, LOCAL_HINT),
-        FilesError::NoMatch(_) => {
-            let hint = "list the directory to see its names";
-            Error::new(Code::NoSuchFile, message, hint)
-        }
+        FilesError::NoMatch(_) => Error::new(Code::NoSuchFile, message, NO_MATCH_HINT),
         FilesError::HostileName { .. } => Error::new(
             Code::Unsupported,
             message,
@@ -86,9 +87,14 @@ pub(super) fn files(error: &FilesError) -> Error {
     }
 }
 
-fn operation(error: &SftpError, message: String) -> Error {
+fn failed(operation: &str, error: &SftpError, message: String) -> Error {
     match error {
         SftpError::Refused { status, .. } => match status {
+            SftpStatus::NoSuchFile if matches!(operation, "write" | "make the directory") => {
+                let hint = Hint::from("its directory is missing: add parents=true")
+                    .or_for_a_person("its directory is missing: add --parents to make it");
+                Error::new(Code::NoSuchFile, message, hint)
+            }
             SftpStatus::NoSuchFile => Error::new(
                 Code::NoSuchFile,
                 message,

@@ -1,12 +1,12 @@
 //! Directories as tar streams, made and unpacked on this machine.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::local::{LocalEntry, LocalKind};
+use super::local::{LocalEntry, LocalKind, open_below};
 use crate::files::progress::TransferProgress;
 
 /// Permission bits with which the owner can list, change and enter a directory.
@@ -43,7 +43,7 @@ pub(super) fn pack(
             }
             LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
             LocalKind::File => {
-                let appended = append_file(&mut archive, &entry.below, &path);
+                let appended = append_file(&mut archive, root, &entry.below);
                 if appended.map_err(with_path(&path))? == Packed::UpToChangedFile {
                     return Ok(Packed::UpToChangedFile);
                 }
@@ -60,10 +60,10 @@ pub(super) fn pack(
 /// Appends a file of this machine.
 fn append_file(
     archive: &mut tar::Builder<impl Write>,
+    root: &Path,
     below: &Path,
-    path: &Path,
 ) -> io::Result<Packed> {
-    let mut file = File::open(path)?;
+    let mut file = open_below(root, below)?;
     let size = file.metadata()?.len();
     let appended = archive.append_file(below, &mut file);
     // A search for holes fails if the file grows meanwhile, but a broken pipe concerns the stream.
@@ -300,6 +300,8 @@ pub(super) fn is_real_directory(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
     use crate::files::tree::local::walk;
 

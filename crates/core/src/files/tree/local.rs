@@ -1,10 +1,12 @@
 //! The entries below a directory of this machine.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use rustix::fs::{Access, access};
 
 /// An entry below a directory.
@@ -44,6 +46,13 @@ pub(super) struct Walked {
     pub(super) entries: Vec<LocalEntry>,
     /// Entries that can't be read.
     pub(super) unreadable: Vec<(PathBuf, io::Error)>,
+}
+
+/// Opens a file below `root`. No link leads out of `root`, not even one that has taken the place of a
+/// file or a directory since the walk.
+pub(super) fn open_below(root: &Path, below: &Path) -> io::Result<File> {
+    let root = Dir::open_ambient_dir(root, ambient_authority())?;
+    Ok(root.open(below)?.into_std())
 }
 
 /// All entries below `root`. Symbolic links are not followed.

@@ -1,6 +1,5 @@
 //! Copies a directory of this machine to a host.
 
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +10,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{OWNER_RWX, Packed, pack};
-use super::local::{LocalEntry, LocalKind, Walked, walk};
+use super::local::{LocalEntry, LocalKind, Walked, open_below, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::TransferProgress;
@@ -90,6 +89,13 @@ impl PutTree<'_> {
                 let source = SftpError::Refused {
                     status: SftpStatus::Failure,
                     message: "it exists and is not a directory".to_owned(),
+                };
+                Err(FilesError::on("make the directory", self.target)(source))
+            }
+            None if self.files.find(&self.target.parent()).await?.is_none() => {
+                let source = SftpError::Refused {
+                    status: SftpStatus::NoSuchFile,
+                    message: "the directory that it would be in does not exist".to_owned(),
                 };
                 Err(FilesError::on("make the directory", self.target)(source))
             }
@@ -398,7 +404,8 @@ impl PutTree<'_> {
 
     async fn put_file(&self, entry: &LocalEntry) -> Result<crate::files::Put, FilesError> {
         let local = self.local.join(&entry.below);
-        let (source, attributes) = open_local(&local).map_err(FilesError::local(&local))?;
+        let opened = open_local(self.local, &entry.below);
+        let (source, attributes) = opened.map_err(FilesError::local(&local))?;
         let options = PutOptions {
             new_mode: attributes.permissions(),
             mode: if self.options.preserve {
@@ -455,11 +462,12 @@ struct Written {
     digest: Digest,
 }
 
-/// Opens a regular file of this machine to send it.
-fn open_local(path: &Path) -> io::Result<(FileSource, Attributes)> {
-    let file = File::open(path)?;
+/// Opens a regular file below a directory of this machine, to send it.
+fn open_local(root: &Path, below: &Path) -> io::Result<(FileSource, Attributes)> {
+    let file = open_below(root, below)?;
     let attributes = attributes_from(&file.metadata()?);
-    Ok((FileSource::File(LocalFile::open(path, file)?), attributes))
+    let local = LocalFile::open(&root.join(below), file)?;
+    Ok((FileSource::File(local), attributes))
 }
 
 fn attributes_of(path: &Path) -> io::Result<Attributes> {
@@ -480,18 +488,22 @@ pub(super) async fn local_digests(
     root: &Path,
     files: &[PathBuf],
 ) -> Result<Vec<Digest>, FilesError> {
-    let paths: Vec<PathBuf> = files.iter().map(|file| root.join(file)).collect();
+    let files = files.to_vec();
+    let directory = root.to_owned();
     let hashing = tokio::task::spawn_blocking(move || {
-        paths.iter().map(|path| digest_of(path)).collect::<io::Result<Vec<_>>>()
+        files
+            .iter()
+            .map(|below| digest_of(&directory, below))
+            .collect::<io::Result<Vec<_>>>()
     });
     let hashed = hashing.await.map_err(io::Error::other).and_then(|hashed| hashed);
     hashed.map_err(FilesError::local(root))
 }
 
-fn digest_of(path: &Path) -> io::Result<Digest> {
+fn digest_of(root: &Path, below: &Path) -> io::Result<Digest> {
     use std::io::Read;
 
-    let mut file = File::open(path)?;
+    let mut file = open_below(root, below)?;
     let mut hasher = Hasher::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
