@@ -12,6 +12,7 @@
 mod guide;
 mod support;
 
+mod abandoned;
 mod approvals;
 mod attach;
 mod audit;

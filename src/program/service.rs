@@ -126,5 +126,6 @@ pub(super) async fn while_notifying<T>(jobs: &Jobs, serving: impl Future<Output 
         served = serving => served,
         never = jobs.notifier().run() => match never {},
         never = jobs.watch() => match never {},
+        never = jobs.end_abandoned() => match never {},
     }
 }

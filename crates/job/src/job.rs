@@ -556,6 +556,11 @@ impl Job {
         self.write_log(|log| log.note_sent(kill))
     }
 
+    /// Notes that the job is ended because no caller has asked for it.
+    pub fn note_abandoned(&self) {
+        self.write_log(|log| log.note_abandoned());
+    }
+
     /// Takes the note of a signal back, unless another signal was noted after it.
     pub fn take_back_signal(&self, note: SignalNote) {
         self.write_log(|log| log.take_back_sent(note));

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use super::cluster_config::ClusterConfig;
 use super::notify::NotifyConfig;
@@ -86,6 +88,9 @@ pub struct Defaults {
     pub run_wait_ms: u32,
     /// Whether jobs are durable.
     pub durable: bool,
+    /// Time without a call for it after which a durable job is ended, such as `"7d"`. By default none is.
+    #[serde(deserialize_with = "time_in_words")]
+    pub abandoned: Option<Duration>,
 }
 
 /// Maximum lines in a reply, and maximum bytes of text.
@@ -99,10 +104,25 @@ impl Defaults {
             ("max_lines", self.max_lines, MOST_LINES),
             ("max_bytes", self.max_bytes, MOST_BYTES),
         ];
-        let (name, _, most) =
-            settings.into_iter().find(|(_, value, most)| !(1..=*most).contains(value))?;
-        Some(format!("{name} must be 1 to {most}"))
+        let out_of_range =
+            settings.into_iter().find(|(_, value, most)| !(1..=*most).contains(value));
+        if let Some((name, _, most)) = out_of_range {
+            return Some(format!("{name} must be 1 to {most}"));
+        }
+        let is_too_short = self.abandoned.is_some_and(|abandoned| abandoned < SHORTEST_ABANDONED);
+        is_too_short.then(|| "abandoned must be at least 1s, such as 7d".to_owned())
     }
+}
+
+/// Shortest time after which a job counts as abandoned.
+const SHORTEST_ABANDONED: Duration = Duration::from_secs(1);
+
+/// Reads a time such as `7d` or `12h`.
+fn time_in_words<'de, D: Deserializer<'de>>(words: D) -> Result<Option<Duration>, D::Error> {
+    let words = String::deserialize(words)?;
+    humantime::parse_duration(&words).map(Some).map_err(|error| {
+        D::Error::custom(format!("{words:?} is no time such as 7d or 12h: {error}"))
+    })
 }
 
 impl Default for Defaults {
@@ -112,6 +132,7 @@ impl Default for Defaults {
             max_bytes: 32 << 10,
             run_wait_ms: 30_000,
             durable: false,
+            abandoned: None,
         }
     }
 }

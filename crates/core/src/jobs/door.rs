@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::abandonment::Attention;
 use super::config::Config;
 use super::error::Error;
 use super::last_errors::LastErrors;
@@ -31,6 +32,8 @@ pub(super) struct Inside {
     pub(super) forwards: Forwards,
     pub(super) secrets: Arc<ConfiguredSecrets>,
     pub(super) notifier: Notifier,
+    /// Notes for which durable jobs callers ask.
+    pub(super) attention: Arc<Attention>,
     /// The store of a face's own state.
     pub(super) store: Option<Result<Arc<dyn Store>, StoreError>>,
 }
@@ -76,7 +79,9 @@ impl Door {
         let unknown = Error::UnknownJob(id.as_str().chars().take(64).collect());
         match self.runner().lookup(&self.context().scope(), id).await {
             Lookup::Found(job) if self.admission.may_see(JudgedJob::of(&job)).await => {
-                Ok(SeenJob::new(job))
+                let job = SeenJob::new(job);
+                self.inside.attention.note(&job).await;
+                Ok(job)
             }
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
             Lookup::Found(_) => Err(unknown),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use secrecy::zeroize::Zeroizing;
 
+use super::abandonment::OngoingCall;
 use super::door::Door;
 use super::error::Error;
 use crate::admission::{Act, CallContent, ForgetJob, Permit, ReadOutput};
@@ -27,6 +28,8 @@ pub struct Job {
     pub(super) is_approved: bool,
     /// Leave to read the output that came with the start: the caller may run it.
     pub(super) reading: Option<Arc<Permit<ReadOutput>>>,
+    /// A durable job counts as asked for as long as a handle lives.
+    pub(super) _call: Option<Arc<OngoingCall>>,
 }
 
 /// Input with a secret of the configuration.
@@ -47,11 +50,13 @@ const END_SEEN: Duration = Duration::from_secs(5);
 
 impl Job {
     pub(super) fn new(door: Door, job: SeenJob) -> Self {
+        let call = door.inside.attention.during_call(&job);
         Self {
             door,
             job,
             is_approved: false,
             reading: None,
+            _call: call.map(Arc::new),
         }
     }
 

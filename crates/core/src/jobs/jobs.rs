@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::abandonment::Attention;
 use super::config::Config;
 use super::door::{Door, Inside};
 use super::error::Error;
@@ -128,6 +129,7 @@ impl Jobs {
         };
         let shared = store.clone();
         let own_state = store.clone();
+        let attention = Attention::new(config.defaults.abandoned, store.clone());
         let secrets = Arc::new(ConfiguredSecrets::new(config.secrets.clone()));
         let surroundings = Surroundings {
             secrets: Arc::clone(&secrets) as _,
@@ -153,6 +155,7 @@ impl Jobs {
             hosts,
             secrets,
             notifier,
+            attention: Arc::new(attention),
             config,
             last_errors: LastErrors::default(),
             forwards: Forwards::default(),

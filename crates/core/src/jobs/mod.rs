@@ -30,6 +30,7 @@
 //! Every verb needs a permit of [`admission`](crate::admission), which refuses hosts that may not be used
 //! and verbs that the caller's [`Rights`] do not allow. A job is found only if the [`Caller`] may see it.
 
+mod abandonment;
 mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Act, ForgetJob, JudgedJob, Permit, ReadOutput};
+use crate::admission::{Act, ForgetJob, JudgedJob, Permit, ReadOutput, SignalJob};
 use sshjobs_job::{Caller, Fleet, Job, JobId, JobSpec, Member, Outcome, Reached, Status};
 use sshjobs_output::{Line, LineNo, Resize, Selection};
 
@@ -127,6 +127,13 @@ impl fmt::Debug for SeenJob {
 impl<'a> Permitted<'a, ReadOutput> {
     /// For notifications of the program, which no caller has asked for.
     pub(crate) fn for_notifications(job: &'a Arc<Job>) -> Self {
+        Self::new(job)
+    }
+}
+
+impl<'a> Permitted<'a, SignalJob> {
+    /// For the end of a job that nobody asks for, which the configuration orders.
+    pub(crate) fn for_abandonment(job: &'a Arc<Job>) -> Self {
         Self::new(job)
     }
 }

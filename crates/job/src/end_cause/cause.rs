@@ -28,6 +28,8 @@ pub enum EndCause {
     TimeLimit,
     /// It was ended because it had printed more than its host stores for a job.
     OutputLimit,
+    /// It was ended because no caller had asked for it in a long time.
+    Abandoned,
     /// The kernel killed a process because memory ran out, probably one of the job.
     OutOfMemory(MemoryEvidence),
     /// A signal that reports a fault in a program, such as SEGV, ended it.
@@ -120,6 +122,7 @@ impl EndCause {
         let exit = match outcome {
             Outcome::TimedOut(_) => return Self::TimeLimit,
             Outcome::Ended(_) if evidence.exceeded_quota => return Self::OutputLimit,
+            Outcome::Ended(_) if evidence.abandoned => return Self::Abandoned,
             Outcome::Ended(exit) => exit,
             Outcome::Lost(..) | Outcome::Closed | Outcome::Refused | Outcome::NotStarted(_) => {
                 return Self::Outcome(outcome.clone());
@@ -178,6 +181,7 @@ impl EndCause {
             Self::SentSignal { .. }
             | Self::TimeLimit
             | Self::OutputLimit
+            | Self::Abandoned
             | Self::Crashed(_)
             | Self::Outcome(_) => false,
         }
@@ -190,6 +194,7 @@ impl EndCause {
             Self::SentSignal { .. } => "sent_signal",
             Self::TimeLimit => "time_limit",
             Self::OutputLimit => "output_limit",
+            Self::Abandoned => "abandoned",
             Self::OutOfMemory(_) => "out_of_memory",
             Self::Crashed(_) => "crashed",
             Self::UnknownSender { .. } => "unknown_sender",
@@ -260,6 +265,9 @@ impl fmt::Display for EndCause {
             Self::OutputLimit => f.write_str(
                 "was ended because it had printed more than its host stores for a job \
                  (spool_bytes_per_job)",
+            ),
+            Self::Abandoned => f.write_str(
+                "was ended because no call had named it for the time that `abandoned` in [defaults] sets",
             ),
             Self::OutOfMemory(MemoryEvidence::Logged(KilledProcess { pid, name, .. })) => write!(
                 f,

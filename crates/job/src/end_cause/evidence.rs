@@ -17,6 +17,9 @@ pub struct EndEvidence {
     /// Whether the job was ended because it had printed more than its host stores for a job.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exceeded_quota: bool,
+    /// Whether the job was ended because no caller had asked for it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub abandoned: bool,
     /// Whether a signal ended the command, if its parent has noted that. Otherwise the command exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_signal: Option<bool>,
@@ -119,6 +122,7 @@ impl EndEvidence {
         let Self {
             sent,
             exceeded_quota,
+            abandoned,
             by_signal,
             ended_on_host,
             used,
@@ -127,6 +131,7 @@ impl EndEvidence {
             self.note_sent(sent);
         }
         self.exceeded_quota |= exceeded_quota;
+        self.abandoned |= abandoned;
         self.by_signal = by_signal.or(self.by_signal);
         self.ended_on_host = ended_on_host.or(self.ended_on_host);
         self.used.cpu = used.cpu.or(self.used.cpu);

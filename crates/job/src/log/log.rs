@@ -322,6 +322,11 @@ impl Log {
         self.pgid
     }
 
+    /// Notes that the job is ended because no caller has asked for it.
+    pub(crate) fn note_abandoned(&mut self) {
+        self.evidence.abandoned = true;
+    }
+
     /// Notes that a signal is sent to the job through sshjobs, unless the job has ended.
     pub(crate) fn note_sent(&mut self, kill: Kill) -> SignalNote {
         let before = self.evidence.sent.clone();

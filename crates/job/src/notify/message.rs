@@ -22,6 +22,11 @@ pub enum Occasion {
         /// For how long, in seconds.
         seconds: u64,
     },
+    /// No caller has asked for it in a long time, so it will be ended.
+    Abandoned {
+        /// In how many seconds, unless a call names it.
+        seconds: u64,
+    },
     /// A line matches a pattern.
     Matched {
         /// The line's number.
@@ -57,6 +62,7 @@ impl Occasion {
             Self::Ended => "ended",
             Self::Prompt { .. } => "prompt",
             Self::Silent { .. } => "silent",
+            Self::Abandoned { .. } => "abandoned",
             Self::Matched { .. } => "matched",
         }
     }
@@ -123,6 +129,8 @@ impl Notification {
             // A second silence, or the same question again, has other output before it.
             Occasion::Silent { .. } | Occasion::Prompt { .. } => self.job.total_lines,
             Occasion::Ended | Occasion::Matched { .. } => 0,
+            // Another notice comes after another call only, and that says when it was.
+            Occasion::Abandoned { .. } => self.at,
         };
         let content = json!([self.job.job_id, self.occasion, lines, receiver]);
         let hash = Sha256::digest(content.to_string());
@@ -161,6 +169,7 @@ impl Notification {
             Occasion::Ended => ":white_check_mark:",
             Occasion::Prompt { .. } => ":speech_balloon:",
             Occasion::Silent { .. } => ":hourglass:",
+            Occasion::Abandoned { .. } => ":wastebasket:",
             Occasion::Matched { .. } => ":mag:",
         }
     }
@@ -175,6 +184,9 @@ impl Notification {
             Occasion::Ended => escaped(&job.outcome),
             Occasion::Prompt { text } => format!("waits for input: {}", code(text)),
             Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
+            Occasion::Abandoned { seconds } => format!(
+                "will be ended in {seconds} s, because nobody has asked for it; a call that names it keeps it"
+            ),
             Occasion::Matched { line_no, text } => format!("line {line_no}: {}", code(text)),
         };
         format!("{name}: {what} ({})", code(&job.command))

@@ -9,7 +9,7 @@ use sshjobs_core::jobs::{EndCause, Job, ResourceUse};
 /// Why a job ended, and the resources that it used as far as its host measures them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EndReason {
-    /// `exited`, `sent_signal` (through sshjobs), `time_limit`, `output_limit`, `out_of_memory`, `crashed`,
+    /// `exited`, `sent_signal` (through sshjobs), `time_limit`, `output_limit`, `abandoned`, `out_of_memory`, `crashed`,
     /// `unknown_sender` (of a signal), or `see_state` if the state says all.
     pub cause: String,
     /// The same, in a sentence.

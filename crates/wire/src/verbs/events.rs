@@ -87,7 +87,8 @@ impl JobEvent {
             silent_ms: 0,
         };
         match occasion {
-            Occasion::Ended => {}
+            // Waits and watches do not look for the second.
+            Occasion::Ended | Occasion::Abandoned { .. } => {}
             Occasion::Prompt { text } => {
                 event.event = EventKind::Prompt;
                 event.text = Some(text);

@@ -154,6 +154,11 @@ impl Notifier {
         self.add_for_each(receivers, Occasion::Ended, facts);
     }
 
+    /// Notifies those who are told of a job's end that it will come. Does not wait.
+    pub(crate) fn note_coming_end(&self, job: &sshjobs_job::Job, occasion: Occasion) {
+        self.notify(self.receivers_at_end(job, true), occasion, job);
+    }
+
     /// Adds a message for each receiver. Does not wait.
     pub(crate) fn notify(
         &self,

@@ -200,6 +200,7 @@ fn evidence_of(end: &SpoolEnd) -> EndEvidence {
             then_kill: None,
         }),
         exceeded_quota: *limit == Some(SpoolLimit::Quota),
+        abandoned: false,
         by_signal: measured.by_signal,
         ended_on_host: measured.ended_at,
         used: ResourceUse {
