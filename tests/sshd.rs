@@ -22,6 +22,7 @@ mod bypass;
 mod ci_guide;
 mod cli;
 mod contract;
+mod directories;
 mod docs;
 mod durable;
 mod exports;

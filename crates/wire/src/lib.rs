@@ -14,6 +14,7 @@ mod explain;
 mod export;
 mod file_lines;
 mod fleet;
+mod host_path;
 mod leave_out;
 mod pass_on;
 mod reached_at;
@@ -36,6 +37,7 @@ pub use config_file::{ConfigFileError, load_config, parse_config};
 pub use error::{Code, Error, Hint};
 pub use export::ExportFormat;
 pub use fleet::{Group, Members};
+pub use host_path::PathOnHosts;
 pub use pass_on::{PassOn, PassedCall, not_passed_on};
 pub use reached_at::ReachedAt;
 pub use request::WireRequest;
@@ -45,6 +47,7 @@ pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
 pub use texts::{note_texts, read_texts};
 #[doc(hidden)]
+pub use verbs::CopiedTree;
 pub use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{

@@ -4,68 +4,133 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use tokio::time::{Instant, sleep};
 
 use super::Service;
 use super::error::{Code, Error};
 
-/// A file of this machine that may be written.
-pub(super) struct PathBelowRoot {
-    /// Its open directory, which stays the same even if a link takes its place.
-    directory: OwnedFd,
-    /// What the caller named, without its last name.
+/// How long a copy of a directory waits for another.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+/// Pause between two attempts to lock a root.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a path below a root is.
+pub(super) enum FoundBelowRoot {
+    File(File),
+    Directory(DirectoryBelowRoot),
+}
+
+/// An open directory below a root, which stays the same even if a link takes its place.
+pub(super) struct DirectoryBelowRoot {
+    opened: OwnedFd,
+    /// What the caller named.
     named: PathBuf,
+}
+
+impl DirectoryBelowRoot {
+    fn new(opened: Dir, named: &Path) -> Self {
+        Self {
+            opened: opened.into_std_file().into(),
+            named: named.to_owned(),
+        }
+    }
+
+    /// A path to the directory.
+    pub(super) fn path(&self) -> PathBuf {
+        if cfg!(target_os = "linux") {
+            // Through the open directory, so that a link that takes its place is not followed.
+            return format!("/proc/self/fd/{}", self.opened.as_raw_fd()).into();
+        }
+        self.named.clone()
+    }
+}
+
+/// A file or directory of this machine that may be written.
+pub(super) struct PathBelowRoot {
+    root: File,
+    directory: DirectoryBelowRoot,
     name: PathBuf,
 }
 
 impl PathBelowRoot {
-    /// A path to the file.
+    /// A path to it.
     pub(super) fn path(&self) -> PathBuf {
-        if cfg!(target_os = "linux") {
-            // Through the open directory, so that a link that takes its place is not followed.
-            let directory = format!("/proc/self/fd/{}", self.directory.as_raw_fd());
-            return Path::new(&directory).join(&self.name);
+        self.directory.path().join(&self.name)
+    }
+
+    /// Waits until no other directory is copied into the root, for the life of this value: a link that
+    /// the other copy brings could lead this one out of the root. Holds between processes, too.
+    pub(super) async fn lock_root(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match rustix::fs::flock(&self.root, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(()),
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(PAUSE).await,
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(Error::new(
+                        Code::Timeout,
+                        "another directory is being copied into the same root",
+                        "try again when it is done",
+                    ));
+                }
+                Err(error) => return Err(not_usable(&self.path(), &error.into())),
+            }
         }
-        self.named.join(&self.name)
     }
 }
 
 impl Service {
-    /// Opens a file below a root, to read it.
-    pub(super) fn transfer_source(&self, path: &Path) -> Result<File, Error> {
+    /// Opens a file or a directory below a root, to read it.
+    pub(super) fn transfer_source(&self, path: &Path) -> Result<FoundBelowRoot, Error> {
         let (root, below) = self.root_of("from", path)?;
+        if below.as_os_str().is_empty() {
+            let directory = DirectoryBelowRoot::new(root, path);
+            return Ok(FoundBelowRoot::Directory(directory));
+        }
         // Opening a pipe without a writer would take forever.
         let found = root.metadata(&below).map_err(|error| not_usable(path, &error))?;
+        if found.is_dir() {
+            let opened = root.open_dir(&below).map_err(|error| not_usable(path, &error))?;
+            let directory = DirectoryBelowRoot::new(opened, path);
+            return Ok(FoundBelowRoot::Directory(directory));
+        }
         if !found.is_file() {
             return Err(Error::invalid(
-                format!("from: {} is not a file", path.display()),
-                "name a regular file",
+                format!("from: {} is not a file or a directory", path.display()),
+                "name a regular file or a directory",
             ));
         }
         let file = root.open(below).map_err(|error| not_usable(path, &error))?;
-        Ok(file.into_std())
+        Ok(FoundBelowRoot::File(file.into_std()))
     }
 
-    /// The place of a file below a root, to write it.
+    /// The place of a file or a directory below a root, to write it.
     pub(super) fn transfer_place(&self, path: &Path) -> Result<PathBelowRoot, Error> {
         let (root, below) = self.root_of("to", path)?;
         let Some(name) = below.file_name() else {
             return Err(Error::invalid(
                 format!("to: {} names no file", path.display()),
-                "give the path of the file to write",
+                "give the path of the file or directory to write",
             ));
         };
+        // As a file, because the system does not lock what was opened as a place only.
+        let lockable = root.open(".").map_err(|error| not_usable(path, &error))?;
         let parent = below.parent().unwrap_or(Path::new(""));
         let directory = if parent.as_os_str().is_empty() {
             root
         } else {
             root.open_dir(parent).map_err(|error| not_usable(path, &error))?
         };
+        let named = path.parent().unwrap_or(Path::new("/"));
         Ok(PathBelowRoot {
-            directory: directory.into_std_file().into(),
-            named: path.parent().unwrap_or(Path::new("/")).to_owned(),
+            root: lockable.into_std(),
+            directory: DirectoryBelowRoot::new(directory, named),
             name: name.into(),
         })
     }

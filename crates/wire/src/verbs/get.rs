@@ -1,6 +1,7 @@
 //! The verb get: a file of a host, or the entries of a directory.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
@@ -10,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::parse_become;
+use super::copy::{CopiedTree, kind_at};
 use super::read::Encoding;
 use crate::Service;
 use crate::error::Error;
@@ -17,7 +19,7 @@ use crate::file_lines::FileLines;
 use crate::leave_out::is_false;
 use sshjobs_core::jobs::{
     Attributes, Digest, FileKind, FilesError, GetOptions, HostFiles, HostPath, RemotePath,
-    TransferProgress, Verified, shown,
+    TransferProgress, TreeOptions, Verified, shown,
 };
 
 /// Read a file of a host, or list a directory.
@@ -51,7 +53,7 @@ pub struct GetRequest {
     /// sudo, doas or su. Default sudo.
     #[serde(default)]
     pub become_method: Option<String>,
-    /// Copy it to this path of the server's machine.
+    /// Copy the file or directory to this path of the server's machine.
     #[serde(default)]
     #[schemars(with = "String")]
     pub to: Option<PathBuf>,
@@ -106,6 +108,9 @@ pub struct GetReply {
     /// Entries of the directory, or matches of the pattern.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<FileEntry>,
+    /// What was copied of a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<CopiedTree>,
     /// How a copied file was verified: sha256, read_back or unverified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
@@ -193,7 +198,7 @@ impl Service {
         reply.map_err(about(&request.host))
     }
 
-    /// Copies a file to this machine.
+    /// Copies a file or a directory to this machine.
     async fn get_to(
         &self,
         request: &GetRequest,
@@ -201,22 +206,27 @@ impl Service {
         to: &std::path::Path,
     ) -> Result<GetReply, Error> {
         let place = self.transfer_place(to)?;
-        let options = GetOptions::default();
+        let at = HostPath {
+            host: &request.host,
+            path,
+        };
+        if kind_at(&self.jobs, at).await? == FileKind::Directory {
+            place.lock_root().await?;
+            let progress = Arc::default();
+            let local = place.path();
+            let options = TreeOptions::default();
+            let report = self.jobs.get_tree(at, &local, options, &progress).await?;
+            return Ok(GetReply {
+                kind: kind_word(FileKind::Directory).to_owned(),
+                tree: Some(report.into()),
+                ..GetReply::default()
+            });
+        }
         let progress = TransferProgress::default();
-        let got = self
-            .jobs
-            .get_file(
-                HostPath {
-                    host: &request.host,
-                    path,
-                },
-                &place.path(),
-                options,
-                &progress,
-            )
-            .await?;
+        let options = GetOptions::default();
+        let got = self.jobs.get_file(at, &place.path(), options, &progress).await?;
         Ok(GetReply {
-            kind: "file".to_owned(),
+            kind: kind_word(FileKind::File).to_owned(),
             size: Some(got.size),
             sha256: Some(got.digest.to_string()),
             verified: Some(verified_word(got.verified).to_owned()),

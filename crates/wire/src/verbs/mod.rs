@@ -4,6 +4,7 @@ mod approvals;
 mod at_replica;
 mod audit;
 mod command;
+mod copy;
 mod end_reason;
 mod events;
 mod forget;
@@ -39,6 +40,7 @@ pub use audit::{AuditLine, AuditReply};
 pub use command::CommandRequest;
 #[doc(hidden)]
 pub use command::parse_become;
+pub use copy::CopiedTree;
 pub use end_reason::EndReason;
 pub use events::{EventKind, JobEvent};
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};

@@ -1,7 +1,7 @@
 //! The verb put: writes a file of a host, or of many.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,13 +11,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::parse_become;
+use super::copy::{CopiedTree, CopySource, SourceDirectory};
 use super::get::{about, remote_path, verified_word};
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
 use sshjobs_core::jobs::{
     Digest, Edit, EditError, ExpectedContent, FileChange, FileSource, FilesError, HostFiles,
-    HostPath, LocalFile, Put, PutOptions, RemotePath, TransferProgress, apply, fold, unified_diff,
+    HostPath, Put, PutOptions, RemotePath, TransferProgress, TreeOptions, apply, fold,
+    unified_diff,
 };
 
 /// Write a file of a host, or change parts of it.
@@ -38,10 +40,12 @@ pub struct PutRequest {
     /// New content, in base64.
     #[serde(default)]
     pub base64: Option<String>,
-    /// File of the server's machine.
+    /// Copy this: HOST:PATH, or a path of the server's machine.
     #[serde(default)]
-    #[schemars(with = "String")]
-    pub from: Option<PathBuf>,
+    pub from: Option<String>,
+    /// from is a directory.
+    #[serde(default)]
+    pub recursive: bool,
     /// Replacements in the existing text.
     #[serde(default)]
     pub edits: Vec<EditArg>,
@@ -110,6 +114,9 @@ pub struct PutReply {
     /// Changes of a text, as a unified diff of at most 40 lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
+    /// What was copied of a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<CopiedTree>,
     /// Where the old file is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<String>,
@@ -158,7 +165,7 @@ const AT_A_TIME: usize = 16;
 #[derive(Clone)]
 enum PutContent {
     Whole(Bytes),
-    File(LocalFile),
+    Copy(CopySource),
     Edits(Vec<Edit>),
 }
 
@@ -181,7 +188,7 @@ impl Service {
         {
             return self.perform_at(&replica, "put", &request).await;
         }
-        let plan = self.plan(&request)?;
+        let plan = Box::pin(self.plan(&request)).await?;
         let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
         let service = self.with_context(|context| context.becomes = becomes);
         match (&request.host, request.hosts.is_empty()) {
@@ -195,7 +202,7 @@ impl Service {
     }
 
     /// Checks a request before any host is asked.
-    fn plan(&self, request: &PutRequest) -> Result<PutPlan, Error> {
+    async fn plan(&self, request: &PutRequest) -> Result<PutPlan, Error> {
         let contents = [
             request.text.is_some(),
             request.base64.is_some(),
@@ -208,6 +215,24 @@ impl Service {
                 "text or base64 is the whole content, edits change parts of it",
             ));
         }
+        if request.recursive && !is_for_directories(request) {
+            return Err(Error::invalid(
+                "recursive goes with from, path and parents",
+                "omit mode, backup, in_place and if_sha256: a directory is copied with its modes",
+            ));
+        }
+        // Before a host is asked for the content.
+        let expected = match &request.if_sha256 {
+            None => None,
+            Some(text) => Some(text.parse::<Digest>().map_err(|error| {
+                Error::invalid(
+                    format!("if_sha256: {error}"),
+                    "pass the sha256 that ssh_get returned",
+                )
+            })?),
+        };
+        let path = remote_path(request.path.as_bytes())?;
+        let mode = request.mode.as_deref().map(parse_mode).transpose()?;
         let content = if let Some(text) = &request.text {
             PutContent::Whole(text.clone().into())
         } else if let Some(base64) = &request.base64 {
@@ -219,7 +244,7 @@ impl Service {
             })?;
             PutContent::Whole(bytes.into())
         } else if let Some(from) = &request.from {
-            PutContent::File(self.local_file(from)?)
+            PutContent::Copy(self.copy_source(from, request.recursive).await?)
         } else {
             let edits = request.edits.iter().map(|edit| Edit {
                 old: edit.old.clone(),
@@ -227,21 +252,12 @@ impl Service {
             });
             PutContent::Edits(edits.collect())
         };
-        let expected = match &request.if_sha256 {
-            None => None,
-            Some(text) => Some(text.parse::<Digest>().map_err(|error| {
-                Error::invalid(
-                    format!("if_sha256: {error}"),
-                    "pass the sha256 that ssh_get returned",
-                )
-            })?),
-        };
         Ok(PutPlan {
-            path: remote_path(request.path.as_bytes())?,
+            path,
             content,
             expected,
             options: PutOptions {
-                mode: request.mode.as_deref().map(parse_mode).transpose()?,
+                mode,
                 parents: request.parents,
                 backup: request.backup,
                 in_place: request.in_place,
@@ -251,22 +267,6 @@ impl Service {
         })
     }
 
-    fn local_file(&self, from: &std::path::Path) -> Result<LocalFile, Error> {
-        let file = self.transfer_source(from)?;
-        let opened = file.metadata().and_then(|metadata| {
-            let is_file = metadata.is_file();
-            Ok((LocalFile::open(from, file)?, is_file))
-        });
-        match opened {
-            Ok((local, true)) => Ok(local),
-            Ok((_, false)) => Err(Error::invalid(
-                format!("from: {} is not a file", from.display()),
-                "name a regular file",
-            )),
-            Err(error) => Err(about("")(FilesError::local(from)(error))),
-        }
-    }
-
     async fn put_on(&self, host: &str, plan: PutPlan) -> Result<PutReply, Error> {
         let PutPlan {
             path,
@@ -274,9 +274,12 @@ impl Service {
             expected,
             mut options,
         } = plan;
+        if let PutContent::Copy(CopySource::Directory(directory)) = &content {
+            return self.put_tree(host, &path, directory, options.parents).await;
+        }
         let service = match &content {
             PutContent::Edits(_) => &self.editing(),
-            PutContent::Whole(_) | PutContent::File(_) => self,
+            PutContent::Whole(_) | PutContent::Copy(_) => self,
         };
         // A diff shows the old content.
         let may_read = self.jobs.may_read_files(host).await;
@@ -292,7 +295,8 @@ impl Service {
                 }
                 FileSource::Memory(bytes)
             }
-            PutContent::File(file) => FileSource::File(file),
+            PutContent::Copy(CopySource::File(file)) => FileSource::File(file),
+            PutContent::Copy(CopySource::Directory(_)) => unreachable!("it was copied above"),
             PutContent::Edits(edits) => {
                 let at = HostPath { host, path: &path };
                 let files = service.jobs.files_to_change_at(at).await?;
@@ -324,6 +328,40 @@ impl Service {
         Ok(reply)
     }
 
+    /// Copies a directory with all that is in it.
+    async fn put_tree(
+        &self,
+        host: &str,
+        path: &RemotePath,
+        directory: &SourceDirectory,
+        parents: bool,
+    ) -> Result<PutReply, Error> {
+        let at = HostPath { host, path };
+        if parents {
+            let files = self.jobs.files_to_change_at(at).await?;
+            let path = files.expand(path).await.map_err(about(host))?;
+            files.make_directories(&path.parent()).await.map_err(about(host))?;
+        }
+        let progress = Arc::default();
+        let local = directory.path();
+        let report = self.jobs.put_tree(&local, at, TreeOptions::default(), &progress).await;
+        let report = report.map_err(|error| Error::from(error).about(host))?;
+        let change = if report.written == 0 {
+            UNCHANGED
+        } else {
+            CHANGED
+        };
+        let tree = CopiedTree::from(report);
+        Ok(PutReply {
+            path: path.to_string(),
+            change: Some(change.to_owned()),
+            size: tree.bytes,
+            failed: tree.failed > 0,
+            tree: Some(tree),
+            ..PutReply::default()
+        })
+    }
+
     /// Writes a content that arrives as it is written.
     ///
     /// # Errors
@@ -343,7 +381,7 @@ impl Service {
     async fn put_on_many(&self, hosts: Vec<String>, plan: PutPlan) -> Result<PutReply, Error> {
         let names = match &plan.content {
             PutContent::Edits(_) => self.jobs.editing().hosts_for_files(&hosts).await?,
-            PutContent::Whole(_) | PutContent::File(_) => self.jobs.hosts_for_files(&hosts).await?,
+            PutContent::Whole(_) | PutContent::Copy(_) => self.jobs.hosts_for_files(&hosts).await?,
         };
         let path = plan.path.to_string();
         let puts: Vec<_> = names
@@ -352,6 +390,13 @@ impl Service {
                 let plan = plan.clone();
                 async move {
                     let result = match self.put_on(&host, plan).await {
+                        Ok(PutReply {
+                            tree: Some(tree), ..
+                        }) if tree.failed > 0 => Err(format!(
+                            "{} entries failed, first {}",
+                            tree.failed,
+                            tree.failures.first().map_or("", String::as_str)
+                        )),
                         Ok(reply) => Ok(reply.change.unwrap_or_default()),
                         Err(error) => Err(error.to_string()),
                     };
@@ -434,12 +479,23 @@ async fn text_of(files: &HostFiles, path: &RemotePath) -> Option<String> {
 
 /// The word for a file that had another content.
 const CHANGED: &str = "changed";
+/// The word for a file that had the same content.
+const UNCHANGED: &str = "unchanged";
+
+/// Whether all arguments make sense for a directory.
+fn is_for_directories(request: &PutRequest) -> bool {
+    request.from.is_some()
+        && request.mode.is_none()
+        && request.if_sha256.is_none()
+        && !request.backup
+        && !request.in_place
+}
 
 fn reply_of(put: &Put) -> PutReply {
     let change = match put.change {
         FileChange::Created => "created",
         FileChange::Changed => CHANGED,
-        FileChange::Unchanged => "unchanged",
+        FileChange::Unchanged => UNCHANGED,
     };
     PutReply {
         path: put.path.to_string(),

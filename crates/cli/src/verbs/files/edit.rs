@@ -10,7 +10,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::host_path::PathOnHosts;
 use super::put::jobs_error;
 use super::result::CopyResult;
 use crate::args::EditArgs;
@@ -22,7 +21,7 @@ use sshjobs_core::jobs::{
     printable,
 };
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Code, Error, Service};
+use sshjobs_wire::{Code, Error, PathOnHosts, Service};
 
 /// Maximum bytes of a file that is edited.
 const MOST_BYTES: u64 = 64 << 20;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 
-use super::host_path::{PathOnHosts, is_stream};
+use super::is_stream;
 use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::put::{at_least_two, interrupted, jobs_error};
@@ -22,7 +22,7 @@ use sshjobs_core::jobs::{
     FileKind, FilesError, GetOptions, HostPath, Jobs, RemotePath, TransferProgress, TreeOptions,
 };
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Code, Error, Service};
+use sshjobs_wire::{Code, Error, PathOnHosts, Service};
 
 /// Copies files from hosts.
 pub async fn get(service: &Service, mut args: GetArgs) -> ProgramExit {

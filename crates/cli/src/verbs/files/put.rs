@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::host_path::{PathOnHosts, is_stream};
+use super::is_stream;
 use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::result::CopyResult;
@@ -20,7 +20,7 @@ use sshjobs_core::jobs::{
     TransferProgress, TreeOptions,
 };
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Error, Service};
+use sshjobs_wire::{Error, PathOnHosts, Service};
 
 /// One word of the command line.
 enum PutSource {

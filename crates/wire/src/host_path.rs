@@ -1,23 +1,26 @@
-//! `HOST:PATH` on the command line, as in scp.
+//! `HOST:PATH`, as in scp.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::error::Error;
 use sshjobs_core::jobs::RemotePath;
-use sshjobs_wire::Error;
 
 /// A path on a host, or on each of several hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PathOnHosts {
+pub struct PathOnHosts {
     /// The host, or a list, range or pattern of hosts.
-    pub(super) hosts: String,
-    pub(super) path: RemotePath,
+    pub hosts: String,
+    /// The path on each of them.
+    pub path: RemotePath,
 }
 
 impl PathOnHosts {
     /// Parses `HOST:PATH`. An empty path is the home directory.
-    pub(super) fn parse(word: &Path) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// Code `invalid_argument`.
+    pub fn parse(word: &Path) -> Result<Self, Error> {
         let bytes = word.as_os_str().as_bytes();
         let colon = colon_after_host(bytes).ok_or_else(|| not_a_host_path(word))?;
         let host = str::from_utf8(&bytes[..colon]).map_err(|_| not_a_host_path(word))?;
@@ -33,7 +36,7 @@ impl PathOnHosts {
     }
 
     /// The path as it was typed, for messages.
-    pub(super) fn shown(&self, host: &str) -> String {
+    pub fn shown(&self, host: &str) -> String {
         format!("{host}:{}", self.path)
     }
 }
@@ -71,11 +74,6 @@ fn not_a_host_path(word: &Path) -> Error {
         "write web1:/etc/hosts, or web1: for the home directory; the host's side is last for put \
          and first for get",
     )
-}
-
-/// Whether a word is `-`: stdin or stdout.
-pub(super) fn is_stream(word: &Path) -> bool {
-    word.as_os_str() == OsStr::new("-")
 }
 
 #[cfg(test)]
