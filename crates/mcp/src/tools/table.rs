@@ -66,8 +66,7 @@ const TOOLS: [ToolText; 15] = [
         verb: "tail",
         title: "Follow a job's output",
         description: "Read a job's output after a cursor, waiting up to wait_ms for news. Pass \
-            last_line_no as the next since_line_no until still_running is false. \
-            keep=\"last\", filter and until reduce noise. Example: {\"job_id\": \
+            last_line_no as the next since_line_no until still_running is false. Example: {\"job_id\": \
             \"web1-7f3k9q2m\", \"since_line_no\": 120, \"wait_ms\": 5000}",
         // A model keeps its cursor. A named one would make a repeated call return something else.
         hidden: &["format", "reader", "render"],

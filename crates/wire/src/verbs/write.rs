@@ -39,7 +39,7 @@ pub struct WriteRequest {
     /// Name of a secret to write next.
     #[serde(default)]
     pub secret_name: Option<String>,
-    /// Keys to press afterwards, with pty: ctrl+c, alt+x, esc, enter, backspace, up, pagedown, f1, and so on.
+    /// Keys to press afterwards, with pty: ctrl+c, esc, enter, up, pagedown, f1.
     #[serde(default)]
     pub keys: Vec<String>,
     /// Press enter last.
@@ -65,7 +65,7 @@ pub struct WriteRequest {
     /// Return once nothing was printed for this many milliseconds. Default: 200, once an answer has begun.
     #[serde(default)]
     pub quiet_ms: Option<i64>,
-    /// screen: return the screen once it changed and is quiet for quiet_ms (200), or after wait_ms (2000).
+    /// screen: return the screen once it has changed and is quiet.
     #[serde(default)]
     pub unit: WriteUnit,
     /// As in ssh_tail.

@@ -54,10 +54,10 @@ pub struct TailRequest {
     /// Stream to read.
     #[serde(default)]
     pub stream: StreamArg,
-    /// Of more than max_lines: the first, or the last (skipping others).
+    /// Which lines are kept beyond max_lines.
     #[serde(default)]
     pub keep: KeepArg,
-    /// Return only lines that match this regex, skipping the others.
+    /// Only lines that match this regex.
     #[serde(default)]
     pub filter: Option<String>,
     /// Wait until a line matches this regex; return the lines up to it.
