@@ -17,6 +17,13 @@ const TIMES: [&str; 5] = [
 const LAST_TIME: u64 = 253_402_300_799_999;
 /// Facts of a host's connection that a list of hosts leaves out.
 const OF_CONNECTIONS: [&str; 5] = ["cipher", "host_key", "kex", "server", "strict_kex"];
+/// Facts of a job's output that a wait leaves out: who waits asks for the end.
+const OF_OUTPUT: [&str; 4] = [
+    "first_output_at",
+    "last_output_at",
+    "silent_ms",
+    "total_bytes",
+];
 /// Most bytes of output in a reply: clients cut longer results, or refuse them.
 const MOST_BYTES: i64 = 81_920;
 
@@ -41,7 +48,7 @@ pub(crate) fn for_model(reply: &mut Value) {
     tell_times(reply);
 }
 
-/// The structured content of a reply: with the age of each job, and hosts of a list in short.
+/// The structured content of a reply: with the age of each job, and with jobs of a wait and hosts of a list in short.
 pub(crate) fn for_program(reply: &mut Value) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     if let Some(hosts) = reply.get_mut("hosts").and_then(Value::as_array_mut)
@@ -49,6 +56,13 @@ pub(crate) fn for_program(reply: &mut Value) {
     {
         for host in hosts.iter_mut().filter_map(Value::as_object_mut) {
             host.retain(|name, _| !OF_CONNECTIONS.contains(&name.as_str()));
+        }
+    }
+    if reply.get("ended").is_some()
+        && let Some(jobs) = reply.get_mut("jobs").and_then(Value::as_array_mut)
+    {
+        for job in jobs.iter_mut().filter_map(Value::as_object_mut) {
+            job.retain(|name, _| !OF_OUTPUT.contains(&name.as_str()));
         }
     }
     add_ages(reply, now);

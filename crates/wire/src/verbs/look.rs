@@ -36,7 +36,7 @@ pub struct LookRequest {
     /// Working directory. Default: home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// Maximum bytes of output. Default: 8192, or 2560 of longer output.
+    /// Maximum bytes of output. Default: 8192, or 1536 of longer output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,

@@ -54,7 +54,7 @@ pub struct RunOptions {
     /// Maximum wait; the job then continues. Default 30000.
     #[serde(default)]
     pub wait_ms: Option<i64>,
-    /// Maximum bytes of output. Default: 8192, or 2560 of longer output.
+    /// Maximum bytes of output. Default: 8192, or 1536 of longer output.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub max_bytes: Option<i64>,
@@ -246,7 +246,7 @@ impl Service {
 /// Longest output that is returned whole by default, in bytes.
 const WHOLE_OUTPUT_BYTES: i64 = 8192;
 /// Bytes that are returned of a longer output by default: a part is worth less of a model's context.
-const EXCERPT_BYTES: usize = 2560;
+const EXCERPT_BYTES: usize = 1536;
 
 pub(super) fn budget(max_bytes: Option<i64>, clamps: &mut Clamps) -> Result<ExcerptBudget, Error> {
     let whole = max_bytes.unwrap_or(WHOLE_OUTPUT_BYTES);
@@ -385,6 +385,16 @@ impl RunReply {
         };
         if reply.omitted_lines > 0 {
             reply.first_error = first_error(job).await;
+        }
+        if reply.groups.iter().any(|group| group.count > 1)
+            && reply.groups.iter().all(Group::has_all_lines)
+        {
+            // The groups say each line once for all members that printed it.
+            reply.head.clear();
+            reply.tail.clear();
+            reply.omitted_lines = 0;
+            reply.read_omitted = None;
+            reply.first_error = None;
         }
         let lines = [&reply.head[..], &reply.stderr_tail, &reply.tail].concat();
         reply.hint = hint(HintFacts {
