@@ -58,7 +58,7 @@ test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", wh
 	TEST_USER=sshjobs-test cargo test --locked $(EACH_TEST) $(OWN_TESTS)
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
-	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 faketime:faketime
 	cargo build --locked --example conformance
 	TEST_SECONDS=600 fixtures/clients/with-clients cargo test --locked $(EACH_TEST) --test clients
 
@@ -154,6 +154,11 @@ picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 
 bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Writes target/bench
 	fixtures/nats/with-nats cargo bench --locked --bench sshjobs -- $(PARTS)
+
+tokens:  ## Play twelve tasks with sshjobs, with ssh in a shell and with three MCP servers; write what they cost a model to docs/tokens.md
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 tmux:tmux script:util-linux ps:procps
+	cargo build --locked
+	fixtures/with-packages fixtures/tokens python3 fixtures/tokens/measure.py $(or $(CARGO_TARGET_DIR),target)/debug/sshjobs docs/tokens.md
 
 fuzz:  ## Fuzz each parser with libFuzzer for SECONDS (600); needs Rust's nightly toolchain
 	@command -v cargo-fuzz >/dev/null || cargo install --locked cargo-fuzz
