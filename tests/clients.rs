@@ -13,9 +13,11 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use serde_json::json;
 use sshjobs_core::jobs::Limits;
 use sshjobs_wire::{Code, HostsRequest, SpawnRequest};
 use support::server::{Caller, Server};
@@ -110,6 +112,58 @@ async fn version_2_of_the_typescript_sdk_makes_every_call() {
         assert!(told(program(&sshd, "node").args(["typescript2.mjs", era])).contains("38 calls"));
         let mut client = over_http(&sshd, &server, &caller, "node");
         assert!(told(client.args(["typescript2.mjs", era])).contains("38 calls"));
+    }
+}
+
+/// The library that changes the clocks of a program, by a file.
+fn faketime() -> PathBuf {
+    let libraries = std::fs::read_dir("/usr/lib").unwrap();
+    let library = libraries
+        .map(|entry| entry.unwrap().path().join("faketime/libfaketime.so.1"))
+        .find(|library| library.exists());
+    library.expect("`make test-clients` installs faketime")
+}
+
+/// The clock of the server jumps by an hour, and then the server is another one.
+#[tokio::test]
+async fn sdks_wait_by_a_task_over_an_hour_and_a_restart() {
+    for (interpreter, program) in [("python", "task.py"), ("node", "task.mjs")] {
+        let sshd = Sshd::start().await;
+        let clock = sshd.path("clock");
+        std::fs::write(&clock, "+0").unwrap();
+        let library = faketime();
+        let variables = [
+            ("LD_PRELOAD", library.as_path()),
+            ("FAKETIME_TIMESTAMP_FILE", clock.as_path()),
+            ("FAKETIME_NO_CACHE", Path::new("1")),
+        ];
+        let server = Server::in_environment(&sshd, "127.0.0.1:0", &[], &variables);
+        let address = server.address().to_owned();
+        let caller = server.caller(&sshd, "agent", &[]);
+        let spawn = json!({"host": HOST, "command": "read go; exit 5", "durable": true});
+        let job = caller.ok("spawn", spawn)["job_id"].as_str().unwrap().to_owned();
+        let ask = |server: &Server, verb: &str, name: &str| {
+            let mut client = over_http(&sshd, server, &caller, interpreter);
+            told(client.args([program, verb, name])).trim().to_owned()
+        };
+
+        let task = ask(&server, "begin", &job);
+        std::fs::write(&clock, "+1h").unwrap();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert_eq!(ask(&server, "status", &task), "working");
+        let later = caller.ok("spawn", json!({"host": HOST, "command": "true"}));
+        let ahead = Duration::from_millis(later["started_at"].as_u64().unwrap())
+            - SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        assert!(ahead > Duration::from_mins(50), "{ahead:?}");
+        assert_eq!(server.stop().await, Some(0));
+
+        let server = Server::at(&sshd, &address, &[]);
+        assert_eq!(ask(&server, "status", &task), "working");
+        caller.ok(
+            "write",
+            json!({"job_id": job, "data": "go", "newline": true}),
+        );
+        assert_eq!(ask(&server, "finish", &task), "5");
     }
 }
 

@@ -1,7 +1,7 @@
 //! `sshjobs serve --http`, and a client for it that is not ours (ureq).
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -77,6 +77,16 @@ impl Server {
 
     /// On an address that is known.
     pub fn at(sshd: &Sshd, address: &str, arguments: &[&str]) -> Self {
+        Self::in_environment(sshd, address, arguments, &[])
+    }
+
+    /// The same with more variables.
+    pub fn in_environment(
+        sshd: &Sshd,
+        address: &str,
+        arguments: &[&str],
+        variables: &[(&str, &Path)],
+    ) -> Self {
         let socket = sshd.path(&format!("server-{}.sock", rand_name()));
         let path = socket.display().to_string();
         let own = [
@@ -89,6 +99,7 @@ impl Server {
             "127.0.0.1:0",
         ];
         let mut child = command(sshd, &[&own, arguments].concat())
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary starts");
