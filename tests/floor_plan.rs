@@ -12,7 +12,7 @@ use serde_json::Value;
 const HOMES: [(&str, &[&str]); 11] = [
     ("async-nats", &["sshjobs-nats"]),
     ("axum", &["sshjobs-http"]),
-    ("cap-std", &["sshjobs-wire"]),
+    ("cap-std", &["sshjobs-core", "sshjobs-wire"]),
     ("clap", &["sshjobs-cli"]),
     ("jsonwebtoken", &["sshjobs-http"]),
     ("ratatui", &["sshjobs-cli"]),
@@ -72,7 +72,7 @@ const HANDLES: [&str; 8] = [
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
     ("cli", 13_400),
-    ("core", 25_900),
+    ("core", 26_100),
     ("http", 6_600),
     ("job", 8_200),
     ("mcp", 3_500),
@@ -83,7 +83,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("ssh", 5_750),
     ("sshjobs", 2_240),
     ("store", 4_200),
-    ("wire", 10_200),
+    ("wire", 10_600),
 ];
 
 /// Modules that pure folders must not use.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::abandonment::Attention;
+use super::attention::Attention;
 use super::config::Config;
 use super::error::Error;
 use super::last_errors::LastErrors;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use secrecy::zeroize::Zeroizing;
 
-use super::abandonment::OngoingCall;
+use super::attention::OngoingCall;
 use super::door::Door;
 use super::error::Error;
 use crate::admission::{Act, CallContent, ForgetJob, Permit, ReadOutput};

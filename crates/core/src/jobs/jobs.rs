@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::abandonment::Attention;
+use super::attention::Attention;
 use super::config::Config;
 use super::door::{Door, Inside};
 use super::error::Error;

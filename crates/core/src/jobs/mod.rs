@@ -31,6 +31,7 @@
 //! and verbs that the caller's [`Rights`] do not allow. A job is found only if the [`Caller`] may see it.
 
 mod abandonment;
+mod attention;
 mod builder;
 #[cfg(feature = "cluster")]
 mod cluster;

@@ -7,10 +7,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 
-use super::is_stream;
 use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
-use super::put::{at_least_two, interrupted, jobs_error};
+use super::put::{at_least_two, interrupted, is_stream, jobs_error};
 use super::result::CopyResult;
 use crate::args::GetArgs;
 use crate::exit::write_out;

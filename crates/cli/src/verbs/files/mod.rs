@@ -1,8 +1,5 @@
 //! The verbs for files of hosts: `put`, `get` and `edit`.
 
-use std::ffi::OsStr;
-use std::path::Path;
-
 mod edit;
 mod get;
 mod many;
@@ -13,8 +10,3 @@ mod result;
 pub use edit::edit;
 pub use get::get;
 pub use put::put;
-
-/// Whether a word is `-`: stdin or stdout.
-fn is_stream(word: &Path) -> bool {
-    word.as_os_str() == OsStr::new("-")
-}

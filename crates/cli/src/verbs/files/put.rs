@@ -7,7 +7,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::is_stream;
 use super::many::{Copies, check_ci_files, hosts_of, on_each, write_ci_files};
 use super::progress::shown;
 use super::result::CopyResult;
@@ -99,6 +98,11 @@ pub async fn put(service: &Service, mut args: PutArgs) -> ProgramExit {
         }
     })
     .await
+}
+
+/// Whether a word is `-`: stdin or stdout.
+pub(super) fn is_stream(word: &Path) -> bool {
+    word.as_os_str() == "-"
 }
 
 /// Refuses a command line with one path: what would be copied, or where to?
