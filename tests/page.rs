@@ -174,7 +174,7 @@ async fn keys_go_to_the_screen_of_a_terminal_job() {
     let served = Served::start().await;
     let job = served.caller.ok(
         "spawn",
-        json!({"host": HOST, "command": "echo ready; read -r line; echo \"got [$line]\"; sleep 100", "pty": true}),
+        json!({"host": HOST, "command": "printf '\\033[1;31mred\\033[0m ready\\n'; read -r line; echo \"got [$line]\"; sleep 100", "pty": true}),
     );
 
     served.perform("terminal", json!({"job": job["job_id"]}));

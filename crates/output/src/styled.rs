@@ -115,6 +115,11 @@ impl Perform for StyledView {
 }
 
 impl TextStyle {
+    /// Whether a space looks as without it.
+    pub(crate) fn is_unseen(self) -> bool {
+        self.background.is_none() && !self.reversed && !self.underline
+    }
+
     /// Applies the parameters of one SGR sequence.
     fn apply(&mut self, params: &Params) {
         let mut params = params.iter();
@@ -193,7 +198,7 @@ fn byte(value: u16) -> Option<u8> {
 }
 
 /// A colour of xterm's palette: 16 named colours, a cube of 6 × 6 × 6, and 24 greys.
-fn of_palette(number: u8) -> Colour {
+pub(crate) fn of_palette(number: u8) -> Colour {
     /// Brightness of the six steps of the cube.
     const STEPS: [u8; 6] = [0, 95, 135, 175, 215, 255];
     match number {

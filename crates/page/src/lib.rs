@@ -31,6 +31,7 @@ files! {
     LINE_CACHE_JS = "line_cache.js";
     LOG_VIEW_JS = "log_view.js";
     SCROLL_BAR_JS = "scroll_bar.js";
+    STYLED_SPAN_JS = "styled_span.js";
     FINDER_JS = "finder.js";
     SCREEN_VIEW_JS = "screen_view.js";
     ACTIONS_JS = "actions.js";

@@ -5,6 +5,7 @@ import { element, setText } from "./dom.js";
 import { timeOfDay } from "./format.js";
 import { LineCache } from "./line_cache.js";
 import { ScrollBar } from "./scroll_bar.js";
+import { styledSpan } from "./styled_span.js";
 
 // Rows beyond the visible ones, so that a small step shows no gap.
 const EXTRA_ROWS = 8;
@@ -355,34 +356,4 @@ function pieces(record, isStderr) {
   if (record.spans?.length > 0) parts.push(...record.spans.map(styledSpan));
   else parts.push(record.text);
   return parts;
-}
-
-const ATTRIBUTES = ["bold", "dim", "italic", "underline", "strike"];
-
-function styledSpan(span) {
-  const made = element("span", {}, span.text);
-  for (const attribute of ATTRIBUTES) {
-    if (span[attribute]) made.classList.add(attribute);
-  }
-  if (span.reversed) {
-    setColour(made, "on", "backgroundColor", span.fg ?? "text");
-    if (span.fg?.startsWith("#")) setColour(made, "fg", "color", span.bg ?? contrastTo(span.fg));
-  } else {
-    setColour(made, "fg", "color", span.fg);
-    setColour(made, "bg", "backgroundColor", span.bg);
-  }
-  return made;
-}
-
-// Black or white, whichever can be read on a colour such as `#ff8700`.
-function contrastTo(colour) {
-  const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#000000" : "#ffffff";
-}
-
-// Named colours are in the style sheet, for light and dark.
-function setColour(target, prefix, property, colour) {
-  if (!colour) return;
-  if (colour.startsWith("#")) target.style[property] = colour;
-  else target.classList.add(`${prefix}-${colour}`);
 }

@@ -2,6 +2,7 @@
 
 import { call, get, jobPath } from "./api.js";
 import { attempt, element, say } from "./dom.js";
+import { styledSpan } from "./styled_span.js";
 
 // Longest wait of the server for a newer screen.
 const WAIT_MS = 20_000;
@@ -101,9 +102,9 @@ export class ScreenView {
   async #follow() {
     let version = null;
     while (!this.#closing.signal.aborted) {
-      const query = version === null ? "" : `?since_version=${version}&wait_ms=${WAIT_MS}`;
+      const query = version === null ? "" : `&since_version=${version}&wait_ms=${WAIT_MS}`;
       try {
-        const screen = await get(jobPath(this.jobId, `screen${query}`), this.#closing.signal);
+        const screen = await get(jobPath(this.jobId, `screen?render=spans${query}`), this.#closing.signal);
         const isLast = !this.isRunning() && screen.version === version;
         version = screen.version;
         this.#show(screen);
@@ -121,14 +122,15 @@ export class ScreenView {
   }
 
   #show(screen) {
-    if (screen.rows) this.#rows = [...screen.rows];
-    for (const { row, text } of screen.changed_rows ?? []) this.#rows[row - 1] = text;
-    const rows = Array.from({ length: screen.size.rows }, (_, index) => this.#rows[index] ?? "");
+    for (const { row, spans } of screen.styled_rows) this.#rows[row - 1] = spans;
     const { row, col, hidden } = screen.cursor;
-    const lines = rows.map((text, index) =>
-      index === row - 1 && !hidden ? withCursor(text, col - 1) : [text],
-    );
+    const lines = Array.from({ length: screen.size.rows }, (_, index) => {
+      const spans = this.#rows[index] ?? [];
+      return index === row - 1 && !hidden ? withCursor(spans, col - 1) : spans.map(styledSpan);
+    });
     this.text.replaceChildren(...lines.flatMap((line) => [...line, "\n"]));
+    // The style sheet fits as many columns into the pane.
+    this.pane.style.setProperty("--columns", screen.size.cols);
     if (screen.title) this.pane.title = screen.title;
   }
 
@@ -179,10 +181,26 @@ function keyOf({ key, ctrlKey, altKey, shiftKey }) {
 }
 
 // A row with its cursor marked. Columns of wide characters count twice on the host, and once here.
-function withCursor(text, column) {
-  const characters = [...text.padEnd(column + 1)];
-  const cursor = element("span", { className: "cursor" }, characters[column]);
-  return [characters.slice(0, column).join(""), cursor, characters.slice(column + 1).join("")];
+function withCursor(spans, column) {
+  const parts = [];
+  let at = 0;
+  for (const span of spans) {
+    const characters = [...span.text];
+    const cursor = column - at;
+    at += characters.length;
+    if (cursor < 0 || cursor >= characters.length) {
+      parts.push(styledSpan(span));
+      continue;
+    }
+    const piece = (from, to) => styledSpan({ ...span, text: characters.slice(from, to).join("") });
+    parts.push(piece(0, cursor), cursorOn(characters[cursor]), piece(cursor + 1));
+  }
+  if (at <= column) parts.push(" ".repeat(column - at), cursorOn(" "));
+  return parts;
+}
+
+function cursorOn(character) {
+  return element("span", { className: "cursor" }, character);
 }
 
 function pause(milliseconds) {

@@ -59,8 +59,8 @@ pub use verbs::{
     LineRecord, LookRequest, MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup, PutReply,
     PutRequest, ReadReply, ReadRequest, Repeat, RunOptions, RunReply, RunRequest, Screen,
     ScreenPart, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
-    SpawnReply, SpawnRequest, StreamName, StyledSpan, TailReply, TailRequest, TemplateEntry,
-    TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply,
-    WriteRequest, WriteUnit,
+    SpawnReply, SpawnRequest, StreamName, StyledRow, StyledSpan, TailReply, TailRequest,
+    TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

@@ -425,6 +425,7 @@ fn screen() -> Value {
             job(),
             parameter("since_version", "query", "Only the rows that changed since this version", &number),
             parameter("wait_ms", "query", "Milliseconds to wait for a newer screen", &number),
+            parameter("render", "query", "spans: also styled_rows, the rows in pieces of one style", &json!({"enum": ["clean", "raw", "spans"]})),
         ],
         "responses": responses(json!({
             "description": "The screen",

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::reject;
 use crate::status::HttpFailure;
-use sshjobs_wire::{ReadRequest, Service, UnitArg};
+use sshjobs_wire::{ReadRequest, RenderArg, Service, UnitArg};
 
 /// The requested screen.
 #[derive(Debug, Default, Deserialize)]
@@ -17,6 +17,8 @@ use sshjobs_wire::{ReadRequest, Service, UnitArg};
 pub(crate) struct ScreenParams {
     since_version: Option<u64>,
     wait_ms: i64,
+    /// With spans also the rows in pieces of one style.
+    render: RenderArg,
 }
 
 /// `GET /jobs/ID/screen`: what the job's terminal shows, as JSON or, if the client accepts only
@@ -37,6 +39,7 @@ pub(crate) async fn screen(
         .read(ReadRequest {
             since_version: wanted.since_version,
             wait_ms: wanted.wait_ms,
+            render: wanted.render,
             ..whole.clone()
         })
         .await?;

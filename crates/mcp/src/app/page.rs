@@ -24,11 +24,12 @@ impl Module {
 }
 
 /// The modules, each after those that it imports.
-const MODULES: [Module; 8] = [
+const MODULES: [Module; 9] = [
     Module::new("./format.js", sshjobs_page::FORMAT_JS),
     Module::new("./dom.js", sshjobs_page::DOM_JS),
     Module::new("./line_cache.js", sshjobs_page::LINE_CACHE_JS),
     Module::new("./scroll_bar.js", sshjobs_page::SCROLL_BAR_JS),
+    Module::new("./styled_span.js", sshjobs_page::STYLED_SPAN_JS),
     Module::new("./log_view.js", sshjobs_page::LOG_VIEW_JS),
     Module::new("./api.js", include_str!("host.js")),
     Module::new("./finder.js", sshjobs_page::FINDER_JS),

@@ -7,7 +7,8 @@ use vt100::{Cell, Color, Parser, Screen};
 use super::answers::Answers;
 use super::translator::Translator;
 use super::view::{Cursor, ScreenRow, ScreenSpan, ScreenView};
-use crate::{TerminalSize, is_harmless};
+use crate::styled::of_palette;
+use crate::{Colour, StyledText, TerminalSize, TextStyle, is_harmless};
 
 /// A terminal without scrollback. Memory: about 64 bytes per character, for the normal and the
 /// alternate screen.
@@ -141,10 +142,20 @@ impl TerminalScreen {
             let row = read_row(screen, number);
             let is_same = (&row.text, &row.reversed, &row.highlighted)
                 == (&previous.text, &previous.reversed, &previous.highlighted);
-            if !is_same {
+            let looks_same = is_same && row.styled == previous.styled;
+            if !looks_same {
                 *previous = ScreenRow {
-                    changed_in: version,
-                    changed_at: self.position,
+                    changed_in: if is_same {
+                        previous.changed_in
+                    } else {
+                        version
+                    },
+                    changed_at: if is_same {
+                        previous.changed_at
+                    } else {
+                        self.position
+                    },
+                    restyled_in: version,
                     ..row
                 };
             }
@@ -167,6 +178,7 @@ fn read_row(screen: &Screen, number: u16) -> ScreenRow {
         text,
         reversed: spans(&cells, &marked_columns(screen, number)),
         highlighted: spans(&cells, &coloured_columns(&cells)),
+        styled: styled_pieces(&cells),
         ..ScreenRow::default()
     }
 }
@@ -200,6 +212,39 @@ fn spans(cells: &[(u16, &Cell)], marked: &[bool]) -> Vec<ScreenSpan> {
         })
     });
     spans.filter(|span| !span.text.trim().is_empty()).collect()
+}
+
+/// A row in pieces of one style, up to its last cell that is not blank.
+fn styled_pieces(cells: &[(u16, &Cell)]) -> Vec<StyledText> {
+    let is_blank = |cell: &Cell| cell.contents().trim().is_empty() && style_of(cell).is_unseen();
+    let used = cells.iter().rposition(|(_, cell)| !is_blank(cell)).map_or(0, |last| last + 1);
+    let runs = cells[..used].chunk_by(|(_, one), (_, next)| style_of(one) == style_of(next));
+    let pieces = runs.map(|run| StyledText {
+        text: run.iter().flat_map(|(_, cell)| shown(cell)).collect(),
+        style: style_of(run[0].1),
+    });
+    pieces.collect()
+}
+
+fn style_of(cell: &Cell) -> TextStyle {
+    TextStyle {
+        foreground: colour(cell.fgcolor()),
+        background: colour(cell.bgcolor()),
+        bold: cell.bold(),
+        dim: cell.dim(),
+        italic: cell.italic(),
+        underline: cell.underline(),
+        reversed: cell.inverse(),
+        strike: false,
+    }
+}
+
+fn colour(colour: Color) -> Option<Colour> {
+    match colour {
+        Color::Default => None,
+        Color::Idx(number) => Some(of_palette(number)),
+        Color::Rgb(red, green, blue) => Some(Colour::Rgb(red, green, blue)),
+    }
 }
 
 /// For each cell of a row, whether its colours differ from those of most of the row's text.

@@ -1,6 +1,6 @@
 //! A screen at one moment, as data.
 
-use crate::TerminalSize;
+use crate::{StyledText, TerminalSize};
 
 /// A screen at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +31,12 @@ pub struct ScreenRow {
     pub reversed: Vec<ScreenSpan>,
     /// The parts whose colours differ from those of most of the row's text: a selected item, a key of a menu.
     pub highlighted: Vec<ScreenSpan>,
-    /// Version of the screen in which this row may have changed last.
+    /// The row in pieces of one style, with the spaces that have one.
+    pub styled: Vec<StyledText>,
+    /// Version of the screen in which this row may have changed last, but for its style.
     pub changed_in: u64,
+    /// Version of the screen in which this row or its style may have changed last.
+    pub restyled_in: u64,
     /// Bytes of output up to that change.
     pub changed_at: u64,
 }

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::screen::Screen;
+use super::screen::{Screen, styled_rows};
 use super::tail::{MOST_BYTES, MOST_LINES};
 use crate::clamp::Clamps;
 use crate::error::Error;
@@ -170,8 +170,8 @@ impl Service {
             ));
         }
         if request.render == RenderArg::Spans {
-            let hint = "ssh_tail returns them, with format=records";
-            return Err(Error::invalid("only records have spans", hint));
+            let hint = "ssh_tail returns them, with format=records; so does unit=screen";
+            return Err(Error::invalid("only records and screens have spans", hint));
         }
         let query = self.read_query(&request, &mut clamps)?;
         let (reading, status) = job.read(&query).await;
@@ -226,7 +226,12 @@ impl Service {
         };
         let view = self.screen_of(job, wait).await?;
         let standing = Standing::of(&job.status());
-        let screen = Screen::of(view, request.since_version);
+        let styled_rows =
+            (request.render == RenderArg::Spans).then(|| styled_rows(&view, request.since_version));
+        let screen = Screen {
+            styled_rows,
+            ..Screen::of(view, request.since_version)
+        };
         Ok(ReadReply {
             lines: None,
             content: None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::span::StyledSpan;
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
@@ -23,6 +24,10 @@ pub struct Screen {
     /// Only the rows that may have changed since since_version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_rows: Option<Vec<ChangedRow>>,
+    /// The same rows in pieces of one style, with render spans.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub styled_rows: Option<Vec<StyledRow>>,
     /// Parts that stand out, such as a selected item: reversed, or on a background of their own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reversed: Vec<ScreenPart>,
@@ -48,6 +53,15 @@ pub struct Screen {
     /// False if the start of the output is no longer available; parts of the screen may then be missing.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub from_start: bool,
+}
+
+/// A row of the screen in pieces of one style.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StyledRow {
+    /// Its number; the top one is 1.
+    pub row: u32,
+    /// Its pieces. Together they are its text, with the spaces behind it that have a style.
+    pub spans: Vec<StyledSpan>,
 }
 
 /// A row of the screen.
@@ -117,6 +131,25 @@ fn without_doubles(mut highlighted: Vec<ScreenPart>, reversed: &[ScreenPart]) ->
     highlighted
 }
 
+/// The rows whose look has changed since a version, as far as a reply has room.
+pub(super) fn styled_rows(view: &ScreenView, since_version: Option<u64>) -> Vec<StyledRow> {
+    let mut left = MOST_BYTES;
+    let mut rows = Vec::new();
+    for (row, content) in (1..).zip(&view.rows) {
+        let cost: usize = content.styled.iter().map(|piece| STYLE_BYTES + piece.text.len()).sum();
+        let is_wanted = since_version.is_none_or(|since| content.restyled_in > since);
+        if is_wanted && cost <= left {
+            left -= cost;
+            let spans = content.styled.iter().cloned().map(StyledSpan::from).collect();
+            rows.push(StyledRow { row, spans });
+        }
+    }
+    rows
+}
+
+/// Estimated bytes of a piece beside its text.
+const STYLE_BYTES: usize = 40;
+
 impl Screen {
     /// A screen: all rows, or those that changed since a version.
     pub(crate) fn of(view: ScreenView, since_version: Option<u64>) -> Self {
@@ -161,6 +194,7 @@ impl Screen {
         Self {
             rows,
             changed_rows,
+            styled_rows: None,
             highlighted: without_doubles(highlighted, &reversed),
             reversed,
             cursor: CursorAt {

@@ -41,6 +41,34 @@ fn reversed_text_is_told_by_its_first_column() {
 }
 
 #[test]
+fn a_row_has_the_styles_that_the_same_line_of_a_log_has() {
+    for line in [
+        "plain",
+        "ok \x1b[1;31mbad\x1b[0m \x1b[38;5;208mgood\x1b[m \x1b[38;2;1;2;3;44mx\x1b[m",
+        "\x1b[7m selected \x1b[m after",
+        "\x1b[3;4mtwo  words\x1b[m",
+    ] {
+        let view = shown(line.as_bytes());
+        assert_eq!(
+            view.rows[0].styled,
+            crate::styled(line.as_bytes()),
+            "{line:?}"
+        );
+    }
+}
+
+#[test]
+fn a_change_of_colour_alone_is_one_for_those_who_see_colours() {
+    let mut screen = TerminalScreen::new(SIZE);
+    screen.feed(b"\x1b[31mone two\x1b[m");
+    let before = screen.view();
+    screen.feed(b"\x1b[H\x1b[32mone two\x1b[m");
+    let after = screen.view();
+    assert_eq!(after.rows[0].changed_in, before.rows[0].changed_in);
+    assert!(after.rows[0].restyled_in > before.version);
+}
+
+#[test]
 fn a_selected_item_on_a_background_of_its_own_stands_out() {
     // A box of dialog's: white, with a border and the selected item on blue.
     let box_of_three = b"\x1b[47m-------\r\n one   \r\n \x1b[44mtwo\x1b[47m   \r\n-------\x1b[m";
@@ -131,6 +159,7 @@ fn a_screen_that_is_redrawn_elsewhere_is_the_same() {
     assert_eq!(texts(&mine), texts(&theirs));
     assert_eq!(mine.cursor, theirs.cursor);
     assert_eq!(mine.rows[1].reversed, theirs.rows[1].reversed);
+    assert_eq!(mine.rows[1].styled, theirs.rows[1].styled);
     assert!(theirs.is_alternate);
 }
 

@@ -6,9 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::span::StyledSpan;
 use crate::leave_out::{is_false, is_one, is_zero, one};
 use crate::verbs::screen::Screen;
+use crate::verbs::span::StyledSpan;
 use crate::{Clamped, Format, Standing};
 use sshjobs_core::jobs::{
     Job, Line, LineNo, ReturnedBecause, Stream, Tail, TextStyle, clean, shown_end, styled,
