@@ -77,7 +77,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("job", 8_200),
     ("mcp", 3_500),
     ("nats", 4_200),
-    ("output", 3_600),
+    ("output", 3_650),
     ("page", 40),
     ("policy", 5_150),
     ("ssh", 5_750),

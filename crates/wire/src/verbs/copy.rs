@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::get::about;
+use super::file_paths::about;
 use crate::Service;
 use crate::error::{Code, Error};
 use crate::host_path::PathOnHosts;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::parse_become;
 use super::copy::{CopiedTree, kind_at};
+use super::file_paths::{about, remote_path};
 use super::read::Encoding;
 use crate::Service;
 use crate::error::Error;
@@ -234,18 +235,6 @@ impl Service {
             ..GetReply::default()
         })
     }
-}
-
-/// A path of a request.
-pub(super) fn remote_path(path: &[u8]) -> Result<RemotePath, Error> {
-    RemotePath::new(path.to_vec())
-        .map_err(|error| sshjobs_core::jobs::Error::from(FilesError::from(error)).into())
-}
-
-/// Converts an error, with the host in its hints.
-pub(super) fn about(host: &str) -> impl FnOnce(FilesError) -> Error {
-    let host = host.to_owned();
-    move |error| Error::from(sshjobs_core::jobs::Error::from(error)).about(&host)
 }
 
 pub(super) fn verified_word(verified: Verified) -> &'static str {

@@ -7,6 +7,7 @@ mod command;
 mod copy;
 mod end_reason;
 mod events;
+mod file_paths;
 mod forget;
 mod forward;
 mod get;

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::command::parse_become;
 use super::copy::{CopiedTree, CopySource, SourceDirectory};
-use super::get::{about, remote_path, verified_word};
+use super::file_paths::{about, remote_path};
+use super::get::verified_word;
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};

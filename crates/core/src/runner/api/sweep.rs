@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::runner::Runner;
 use crate::hosts::HostRef;
 use crate::keeping::Storing;
 use crate::runner::state::RunnerState;
@@ -54,15 +53,6 @@ pub(crate) async fn connect_ahead(shared: Arc<RunnerState>, mut heavy: mpsc::Rec
         if let Err(error) = shared.hosts.pool().lease(&host).await {
             tracing::debug!(%host, %error, "could not make an additional connection in advance");
         }
-    }
-}
-
-impl Runner {
-    /// The durable jobs on one host that this process records.
-    pub(crate) fn recorded_durable_jobs(&self) -> Vec<Arc<Job>> {
-        let registry = self.shared.registry();
-        let is_wanted = |job: &&Arc<Job>| job.spec.durable && job.fleet.is_none();
-        registry.recorded().filter(is_wanted).cloned().collect()
     }
 }
 
