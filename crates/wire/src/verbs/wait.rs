@@ -364,8 +364,9 @@ impl WaitedJob {
             // Who may only know whether it has ended learns that.
             None => {
                 let is_over = self.job.wait_within(patience).await;
+                let is_news = is_over && !self.cursor.is_at_end;
                 Ok(EventLook {
-                    event: (is_over && awaited.end).then_some(Occasion::Ended),
+                    event: (is_news && awaited.end).then_some(Occasion::Ended),
                     cursor: EventCursor {
                         is_at_end: is_over,
                         ..self.cursor
