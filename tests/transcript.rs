@@ -43,7 +43,8 @@ impl Transcript {
         for (call, bound) in self.calls.iter().zip(bounds) {
             assert!(
                 call.1 <= bound.1 && call.2 <= bound.2,
-                "{call:?} is more than {bound:?}"
+                "{call:?} is more than {bound:?}, in {:?}",
+                self.calls
             );
         }
     }
@@ -73,12 +74,12 @@ async fn a_build_log() {
 }
 
 const BUILD_LOG: &[(&str, usize, usize)] = &[
-    ("ssh_spawn", 95, 95),
-    ("ssh_wait", 420, 420),
-    ("ssh_tail", 29_030, 30_070),
-    ("ssh_tail", 29_250, 30_290),
-    ("ssh_search", 420, 440),
-    ("ssh_read", 1360, 1440),
+    ("ssh_spawn", 85, 89),
+    ("ssh_wait", 290, 280),
+    ("ssh_tail", 28_980, 30_020),
+    ("ssh_tail", 29_200, 30_230),
+    ("ssh_search", 410, 430),
+    ("ssh_read", 1330, 1410),
 ];
 
 #[tokio::test]
@@ -94,7 +95,7 @@ async fn a_progress_bar() {
     session.assert_within(PROGRESS_BAR);
 }
 
-const PROGRESS_BAR: &[(&str, usize, usize)] = &[("ssh_run", 170, 210), ("ssh_tail", 280, 330)];
+const PROGRESS_BAR: &[(&str, usize, usize)] = &[("ssh_run", 145, 180), ("ssh_tail", 220, 260)];
 
 #[tokio::test]
 async fn a_prompt() {
@@ -125,9 +126,9 @@ async fn a_prompt() {
 }
 
 const PROMPT: &[(&str, usize, usize)] = &[
-    ("ssh_spawn", 95, 95),
-    ("ssh_tail", 250, 290),
-    ("ssh_write", 300, 360),
+    ("ssh_spawn", 85, 89),
+    ("ssh_tail", 210, 245),
+    ("ssh_write", 230, 280),
 ];
 
 #[tokio::test]

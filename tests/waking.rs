@@ -1,7 +1,8 @@
 //! Waking: events of jobs, for the programs and clients that wait for them.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Stdio};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -10,29 +11,44 @@ use crate::support::command::{command, sshjobs, told};
 use crate::support::server::{Caller, Server};
 use crate::support::{McpClient, Sshd, eventually};
 
+/// Longest wait for an event.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A watch that runs.
 struct Watch {
     child: Child,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
+    lines: Receiver<String>,
 }
 
 impl Watch {
     fn start(sshd: &Sshd, arguments: &[&str]) -> Self {
         let arguments = [&["watch", "--jsonl"], arguments].concat();
         let mut child = command(sshd, &arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            // Ends with the program, or with the test.
+            stdout.lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+        });
         Self { child, lines }
     }
 
-    /// The next event.
+    /// The next event, within a time limit.
     fn next(&mut self) -> Value {
-        serde_json::from_str(&self.lines.next().expect("an event").unwrap()).unwrap()
+        let line = self.lines.recv_timeout(PATIENCE).expect("an event in time");
+        serde_json::from_str(&line).unwrap()
     }
 
     /// The events up to the end of the program, which succeeds.
     fn rest(mut self) -> Vec<Value> {
-        let events = self.lines.by_ref().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
-        let events = events.collect();
+        let mut events = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => events.push(serde_json::from_str(&line).unwrap()),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it did not end in time: {events:?}"),
+            }
+        }
         assert!(self.child.wait().unwrap().success());
         events
     }
@@ -411,4 +427,89 @@ async fn replies_link_to_the_log_and_the_skill_is_served() {
         let text = read["result"]["contents"][0]["text"].as_str().unwrap();
         assert_eq!(text.len() as u64, file["size"].as_u64().unwrap(), "{file}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_job_is_silent_for_nobody() {
+    let sshd = Sshd::start().await;
+    let config = sshd.path("config.toml");
+    std::fs::write(&config, "[queues.one]\nparallel = 1\n").unwrap();
+    let config = config.display().to_string();
+    let server = Server::with(&sshd, &["--config", &config]);
+    let caller = server.caller(&sshd, "ci", &[]);
+    let spawn = |command: &str| {
+        let request = json!({"host": "web1", "command": command, "queue": "one"});
+        caller.ok("spawn", request)["job_id"].clone()
+    };
+    let first = spawn("sleep 3");
+    let queued = spawn("sleep 100");
+    let silence =
+        json!({"job_ids": [queued], "on": ["silence"], "quiet_ms": 1000, "wait_ms": 2000});
+    let waited = caller.ok("wait", silence.clone());
+    assert_eq!(
+        (&waited["events"], &waited["timed_out"]),
+        (&Value::Null, &json!(true)),
+        "{waited}"
+    );
+
+    caller.ok("wait", json!({"job_ids": [first]}));
+    let mut later = silence;
+    later["wait_ms"] = json!(20_000);
+    let waited = caller.ok("wait", later);
+    assert_eq!(waited["events"][0]["event"], "silence", "{waited}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_between_two_looks_are_in_the_next_one() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "agent1", &[]);
+    let command = "for i in 1 2 3 4 5; do echo ready $i; done; read go; exit 5";
+    let job = caller.ok("spawn", json!({"host": "web1", "command": command}))["job_id"].clone();
+    let mut cursors = Value::Null;
+    let mut look = |most: u64| {
+        let mut request = json!({"job_ids": [job], "on": ["match", "end"], "until": "ready",
+            "max_events": most, "wait_ms": 20_000});
+        if cursors != Value::Null {
+            request["cursors"] = cursors.clone();
+        }
+        let reply = caller.ok("wait", request);
+        cursors = reply["cursors"].clone();
+        story(reply["events"].as_array().expect("events"))
+    };
+    // Each look returns at most one event of a job, so that the others come between two looks.
+    assert_eq!(look(1), ["match 1 ready 1"]);
+    assert_eq!(look(1), ["match 2 ready 2"]);
+    caller.ok(
+        "write",
+        json!({"job_id": job, "data": "go", "newline": true}),
+    );
+    // Each says how the job stands at the look: it has ended with 5.
+    let mut rest = Vec::new();
+    while rest.last().map(String::as_str) != Some("end 5") {
+        rest.extend(look(10));
+        assert!(rest.len() < 10, "{rest:?}");
+    }
+    assert_eq!(
+        rest,
+        [
+            "match 3 ready 3 5",
+            "match 4 ready 4 5",
+            "match 5 ready 5 5",
+            "end 5"
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_goes_on_when_one_of_its_jobs_is_forgotten() {
+    let sshd = Sshd::start().await;
+    let first = spawned(&sshd, &["web1", "--", "echo one; exit 1"]);
+    let second = spawned(&sshd, &["--stdin", "web1", "--", "read go; exit 2"]);
+    sshjobs(&sshd, &["wait", &first]);
+    let mut watch = Watch::start(&sshd, &[&first, &second, "--on", "end"]);
+    assert_eq!(watch.next()["exit_status"], 1);
+    told(&sshjobs(&sshd, &["forget", &first]));
+    told(&sshjobs(&sshd, &["write", &second, "go"]));
+    assert_eq!(story(&watch.rest()), ["end 2"]);
 }

@@ -165,7 +165,7 @@ impl Text for WriteReply {
 
 impl Text for SpawnReply {
     fn text(&self) -> String {
-        json(self)
+        TextHead::of(self, &[]).0
     }
 
     fn linked_job(&self) -> Option<&str> {
@@ -191,7 +191,9 @@ struct TextHead(String);
 impl TextHead {
     fn of(reply: &impl Serialize, without: &[&str]) -> Self {
         let mut head = Self(String::new());
-        if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(reply) {
+        let mut value = serde_json::to_value(reply).expect("a reply is plain data");
+        for_model(&mut value);
+        if let serde_json::Value::Object(fields) = value {
             for (name, value) in fields.iter().filter(|(name, _)| !without.contains(&name.as_str()))
             {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
