@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::command::{sshjobs, told};
 use crate::support::server::{Caller, Server};
 use crate::support::{HOST, Sshd, eventually};
 
 /// Lets the server of a test end durable jobs after a few seconds, and write its notifications to a file.
-fn configure(sshd: &Sshd) -> String {
+fn configure(sshd: &Sshd, abandoned: &str) -> String {
     let told = sshd.path("told");
     let config = sshd.path("config.toml");
     let text = format!(
-        "[defaults]\nabandoned = \"4s\"\n\n\
-         [notify.targets.file]\ncommand = [\"sh\", \"-c\", \"cat >> {}\"]\n\n\
+        "[defaults]\nabandoned = \"{abandoned}\"\n\n\
+         [notify.targets.file]\ncommand = [\"sh\", \"-c\", \"cat >> {0}; echo >> {0}\"]\n\n\
          [[notify.rules]]\ntargets = [\"file\"]\n",
         told.display()
     );
@@ -37,7 +37,7 @@ fn state(caller: &Caller, job: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_nobody_asks_for_is_ended_after_a_notice_and_one_that_is_read_is_not() {
     let sshd = Sshd::start().await;
-    let config = configure(&sshd);
+    let config = configure(&sshd, "8s");
     let server = Server::with(&sshd, &["--config", &config]);
     let caller = server.caller(&sshd, "ci", &["--role", "run"]);
     let (abandoned, waited, asked) = (spawn(&caller), spawn(&caller), spawn(&caller));
@@ -46,7 +46,7 @@ async fn a_job_that_nobody_asks_for_is_ended_after_a_notice_and_one_that_is_read
     let waiting = std::thread::spawn({
         let caller = server.caller(&sshd, "ci2", &["--role", "admin"]);
         let waited = waited.clone();
-        move || caller.ok("wait", json!({"job_ids": [waited], "wait_ms": 8_000}))
+        move || caller.ok("wait", json!({"job_ids": [waited], "wait_ms": 14_000}))
     });
     eventually("the abandoned job ends", || async {
         // Calls now and then.
@@ -62,10 +62,15 @@ async fn a_job_that_nobody_asks_for_is_ended_after_a_notice_and_one_that_is_read
     let entry = caller.ok("jobs", detail)["jobs"][0].clone();
     assert_eq!(entry["why"]["cause"], "abandoned", "{entry}");
     let told = std::fs::read_to_string(sshd.path("told")).unwrap();
+    let messages: Vec<Value> = told
+        .lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let notices = |job: &str| {
-        told.lines()
-            .filter(|line| line.contains("\"abandoned\"") && line.contains(job))
-            .count()
+        let is_notice =
+            |message: &&Value| message["event"] == "abandoned" && message["job"]["job_id"] == job;
+        messages.iter().filter(is_notice).count()
     };
     assert_eq!(notices(&abandoned), 1, "{told}");
     assert_eq!(notices(&waited), 0, "{told}");
@@ -80,12 +85,12 @@ async fn a_job_that_nobody_asks_for_is_ended_after_a_notice_and_one_that_is_read
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_on_the_command_line_keeps_a_job_and_time_without_a_server_is_no_notice() {
     let sshd = Sshd::start().await;
-    let config = configure(&sshd);
+    let config = configure(&sshd, "20s");
     let server = Server::with(&sshd, &["--config", &config]);
     let caller = server.caller(&sshd, "ci", &["--role", "admin"]);
     let (followed, forgotten) = (spawn(&caller), spawn(&caller));
     server.stop().await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(21)).await;
 
     let server = Server::with(&sshd, &["--config", &config]);
     let caller = server.caller(&sshd, "ci2", &["--role", "admin"]);

@@ -556,9 +556,9 @@ impl Job {
         self.write_log(|log| log.note_sent(kill))
     }
 
-    /// Notes that the job is ended because no caller has asked for it.
-    pub fn note_abandoned(&self) {
-        self.write_log(|log| log.note_abandoned());
+    /// Notes whether the job is ended because no call has named it.
+    pub fn set_abandoned(&self, is_abandoned: bool) {
+        self.write_log(|log| log.set_abandoned(is_abandoned));
     }
 
     /// Takes the note of a signal back, unless another signal was noted after it.

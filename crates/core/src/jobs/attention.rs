@@ -1,4 +1,4 @@
-//! Notes for which durable jobs callers ask, so that others can be told from them.
+//! Notes which durable jobs calls name, to find those that none does.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,11 +19,18 @@ const LONGEST_NOTICE: Duration = Duration::from_secs(24 * 3600);
 /// The longest time between two looks, and between two notes of the same job.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+/// Time between two looks whether a server ends jobs.
+const LIMIT_LOOK: Duration = Duration::from_secs(2);
 
-/// When callers last asked for durable jobs. Processes with the same state share it.
+/// The last calls for durable jobs. Processes with the same state share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(super) struct LastCalls(pub(super) BTreeMap<String, LastCall>);
+#[serde(default)]
+pub(super) struct LastCalls {
+    /// The time after which a server ends a job that no call has named, in milliseconds. `None` if none
+    /// does.
+    pub(super) limit_ms: Option<u64>,
+    pub(super) calls: BTreeMap<String, LastCall>,
+}
 
 /// The last call for one job, or for its fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,24 +40,26 @@ pub(super) struct LastCall {
     pub(super) at: Option<Timestamp>,
     /// When its owner was told that it will be ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) told_at: Option<Timestamp>,
+    pub(super) noticed_at: Option<Timestamp>,
 }
 
-/// What is due for a job.
+/// The next step towards the end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Due {
-    Nothing,
+pub(super) enum Step {
+    Wait,
     Notice,
     End,
 }
 
-/// Notes for which jobs callers ask.
+/// Notes which jobs calls name.
 pub(super) struct Attention {
-    /// Time without a call after which a job is ended. `None`: jobs are not ended, and nothing is noted.
+    /// Time without a call after which this process ends a job. `None`: it ends none.
     pub(super) limit: Option<Duration>,
     pub(super) calls: SharedValue<LastCalls>,
     /// When this process has last noted a job.
     noted: Mutex<BTreeMap<JobId, Instant>>,
+    /// The limit of any process, and when it was looked at.
+    known_limit: Mutex<Option<(Instant, Option<Duration>)>>,
 }
 
 /// Counts as a call for a job as long as it lives.
@@ -68,21 +77,23 @@ impl Attention {
             limit,
             calls: SharedValue::new("last calls", store),
             noted: Mutex::default(),
+            known_limit: Mutex::default(),
         }
     }
 
     /// Notes a call for a job.
     pub(super) async fn note(&self, job: &SeenJob) {
-        let Some(limit) = self.limit else { return };
         if !job.spec().durable || job.is_over() {
             return;
         }
-        self.note_call(name_of(job.id(), job.spec().member_of.as_ref()), limit).await;
+        if let Some(limit) = self.limit_of_any_process().await {
+            self.note_call(name_of(job.id(), job.spec().member_of.as_ref()), limit).await;
+        }
     }
 
-    /// Notes a call for a job now and again, as long as the result lives. `None` if that has no use.
+    /// Notes a call for a job now and again, as long as the result lives. `None` for a job that is not
+    /// durable.
     pub(super) fn during_call(self: &Arc<Self>, job: &SeenJob) -> Option<OngoingCall> {
-        let limit = self.limit?;
         if !job.spec().durable || job.is_over() {
             return None;
         }
@@ -91,11 +102,34 @@ impl Attention {
         let mut noting = JoinSet::new();
         noting.spawn(async move {
             loop {
-                sleep(pause(limit)).await;
-                attention.note_call(&name, limit).await;
+                let limit = attention.limit_of_any_process().await;
+                sleep(limit.map_or(LIMIT_LOOK, pause)).await;
+                if let Some(limit) = limit {
+                    attention.note_call(&name, limit).await;
+                }
             }
         });
         Some(OngoingCall { _noting: noting })
+    }
+
+    /// The limit of this process, or of the server that ends jobs: another process notes its calls, too.
+    async fn limit_of_any_process(&self) -> Option<Duration> {
+        if self.limit.is_some() {
+            return self.limit;
+        }
+        let known = *lock(&self.known_limit);
+        if let Some((_, limit)) = known.filter(|(at, _)| at.elapsed() < LIMIT_LOOK) {
+            return limit;
+        }
+        let limit = match self.calls.read().await {
+            Ok(calls) => calls.limit_ms.map(Duration::from_millis),
+            Err(error) => {
+                tracing::debug!(%error, "it is not known whether a server ends abandoned jobs");
+                None
+            }
+        };
+        *lock(&self.known_limit) = Some((Instant::now(), limit));
+        limit
     }
 
     async fn note_call(&self, name: &JobId, limit: Duration) {
@@ -110,25 +144,27 @@ impl Attention {
         }
         let call = LastCall {
             at: Some(timestamp_of(SystemTime::now())),
-            told_at: None,
+            noticed_at: None,
         };
-        let name = name.as_str().to_owned();
-        let noting = self.calls.change(move |calls| calls.0.insert(name.clone(), call));
+        let key = name.as_str().to_owned();
+        let noting = self.calls.change(move |calls| calls.calls.insert(key.clone(), call));
         if let Err(error) = noting.await {
-            tracing::warn!(%error, "it can't be noted that a durable job is still wanted");
+            // The next call tries again.
+            lock(&self.noted).remove(name);
+            tracing::warn!(%error, "can't store the last call of a durable job");
         }
     }
 }
 
 impl LastCall {
-    pub(super) fn due(self, started_at: Timestamp, now: Timestamp, limit: Duration) -> Due {
+    pub(super) fn next_step(self, started_at: Timestamp, now: Timestamp, limit: Duration) -> Step {
         let quiet = now.saturating_sub(self.at.unwrap_or(0).max(started_at));
-        let notice = millis(notice(limit));
-        match self.told_at {
-            None if quiet + notice >= millis(limit) => Due::Notice,
+        let notice = millis(notice_period(limit));
+        match self.noticed_at {
+            None if quiet + notice >= millis(limit) => Step::Notice,
             // Never before the whole notice has passed: no process may have run at the time for it.
-            Some(told_at) if quiet >= millis(limit) && now >= told_at + notice => Due::End,
-            None | Some(_) => Due::Nothing,
+            Some(noticed_at) if quiet >= millis(limit) && now >= noticed_at + notice => Step::End,
+            None | Some(_) => Step::Wait,
         }
     }
 }
@@ -139,7 +175,7 @@ pub(super) fn name_of<'a>(job: &'a JobId, fleet: Option<&'a JobId>) -> &'a JobId
 }
 
 /// Time between the message and the end.
-pub(super) fn notice(limit: Duration) -> Duration {
+pub(super) fn notice_period(limit: Duration) -> Duration {
     (limit / 4).min(LONGEST_NOTICE)
 }
 
@@ -161,21 +197,21 @@ mod tests {
 
     #[test]
     fn a_job_is_ended_after_a_notice_only_and_never_while_it_is_asked_for() {
-        let call = |at, told_at| LastCall { at, told_at };
+        let call = |at, noticed_at| LastCall { at, noticed_at };
         for (last, now, due) in [
-            (call(None, None), 5 * DAY, Due::Nothing),
-            (call(None, None), 6 * DAY, Due::Notice),
-            (call(None, Some(6 * DAY)), 7 * DAY - 1, Due::Nothing),
-            (call(None, Some(6 * DAY)), 7 * DAY, Due::End),
-            (call(Some(3 * DAY), None), 8 * DAY, Due::Nothing),
-            (call(Some(3 * DAY), None), 9 * DAY, Due::Notice),
+            (call(None, None), 5 * DAY, Step::Wait),
+            (call(None, None), 6 * DAY, Step::Notice),
+            (call(None, Some(6 * DAY)), 7 * DAY - 1, Step::Wait),
+            (call(None, Some(6 * DAY)), 7 * DAY, Step::End),
+            (call(Some(3 * DAY), None), 8 * DAY, Step::Wait),
+            (call(Some(3 * DAY), None), 9 * DAY, Step::Notice),
             // No process ran while the notice was due.
-            (call(None, None), 30 * DAY, Due::Notice),
-            (call(None, Some(30 * DAY)), 30 * DAY + DAY / 2, Due::Nothing),
-            (call(None, Some(30 * DAY)), 31 * DAY, Due::End),
+            (call(None, None), 30 * DAY, Step::Notice),
+            (call(None, Some(30 * DAY)), 30 * DAY + DAY / 2, Step::Wait),
+            (call(None, Some(30 * DAY)), 31 * DAY, Step::End),
         ] {
             assert_eq!(
-                last.due(0, now, LIMIT),
+                last.next_step(0, now, LIMIT),
                 due,
                 "{last:?} on day {}",
                 now / DAY

@@ -79,9 +79,7 @@ impl Door {
         let unknown = Error::UnknownJob(id.as_str().chars().take(64).collect());
         match self.runner().lookup(&self.context().scope(), id).await {
             Lookup::Found(job) if self.admission.may_see(JudgedJob::of(&job)).await => {
-                let job = SeenJob::new(job);
-                self.inside.attention.note(&job).await;
-                Ok(job)
+                Ok(SeenJob::new(job))
             }
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
             Lookup::Found(_) => Err(unknown),

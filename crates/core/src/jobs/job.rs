@@ -52,11 +52,30 @@ impl Job {
     pub(super) fn new(door: Door, job: SeenJob) -> Self {
         let call = door.inside.attention.during_call(&job);
         Self {
+            _call: call.map(Arc::new),
+            ..Self::listed(door, job)
+        }
+    }
+
+    /// A handle that does not count as a call for the job.
+    pub(super) fn listed(door: Door, job: SeenJob) -> Self {
+        Self {
             door,
             job,
             is_approved: false,
             reading: None,
+            _call: None,
+        }
+    }
+
+    /// The same handle, for a call that names the job: it counts as long as the handle lives.
+    pub async fn named(self) -> Self {
+        let attention = &self.door.inside.attention;
+        attention.note(&self.job).await;
+        let call = attention.during_call(&self.job);
+        Self {
             _call: call.map(Arc::new),
+            ..self
         }
     }
 
@@ -135,7 +154,7 @@ impl Job {
         };
         Ok(Self {
             is_approved: self.is_approved,
-            ..Self::new(self.door.clone(), self.door.find(id).await?)
+            ..Self::listed(self.door.clone(), self.door.find(id).await?)
         })
     }
 

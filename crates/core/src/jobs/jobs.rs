@@ -244,8 +244,7 @@ impl Jobs {
     /// The handle of a job about which the policy was not asked.
     async fn find(&self, id: &str) -> Result<Job, Error> {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
-        let job = self.door.find(&JobId::from(id)).await?;
-        let job = Job::new(self.door.clone(), job);
+        let job = Job::listed(self.door.clone(), self.door.find(&JobId::from(id)).await?);
         match member {
             Some(name) => job.member(name).await,
             None => Ok(job),
@@ -259,7 +258,11 @@ impl Jobs {
     pub async fn job_for(&self, verb: Verb, id: &str) -> Result<Job, Error> {
         let job = self.find(id).await?;
         job.ask(verb).await?;
-        Ok(job)
+        // A list asks for many jobs at once.
+        if verb == Verb::Jobs {
+            return Ok(job);
+        }
+        Ok(job.named().await)
     }
 
     /// A job whose output the caller may read by a verb.
@@ -267,7 +270,7 @@ impl Jobs {
     /// # Errors
     /// As [`job`](Self::job), and [`Error::Refused`].
     pub async fn readable(&self, verb: Verb, id: &str) -> Result<ReadableJob, Error> {
-        self.find(id).await?.readable(verb).await
+        self.find(id).await?.named().await.readable(verb).await
     }
 
     /// Approvals that the caller asked for, in order. An approver also sees those on the hosts of its

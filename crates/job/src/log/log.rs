@@ -322,9 +322,12 @@ impl Log {
         self.pgid
     }
 
-    /// Notes that the job is ended because no caller has asked for it.
-    pub(crate) fn note_abandoned(&mut self) {
-        self.evidence.abandoned = true;
+    /// Notes whether the job is ended because no call has named it. Later calls than its end change
+    /// nothing.
+    pub(crate) fn set_abandoned(&mut self, is_abandoned: bool) {
+        if self.outcome().is_none() {
+            self.evidence.abandoned = is_abandoned;
+        }
     }
 
     /// Notes that a signal is sent to the job through sshjobs, unless the job has ended.

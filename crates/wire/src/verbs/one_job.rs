@@ -19,7 +19,7 @@ impl Service {
     ) -> Result<JobsReply, Error> {
         let clamps = Clamps::default();
         if request.detail.is_none() {
-            let job = self.job(Verb::Jobs, id).await?;
+            let job = self.job(Verb::Jobs, id).await?.named().await;
             let mut entries = vec![JobEntry::of(&job)];
             if !request.cached {
                 self.note_awaiting_input(&mut entries, false).await;

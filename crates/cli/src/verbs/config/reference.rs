@@ -10,7 +10,8 @@ const EXAMPLE_TABLES: [&str; 7] = [
     "hosts", "secrets", "[oidc", "oidc", "[notify", "notify", "queues",
 ];
 /// Tables and keys whose value in the reference is an example.
-const EXAMPLES: [(&str, &str); 12] = [
+const EXAMPLES: [(&str, &str); 13] = [
+    ("defaults", "abandoned"),
     ("", "ssh_config"),
     ("", "state_dir"),
     ("policy", "file"),

@@ -15,11 +15,10 @@ use sshjobs_store::{Filter, Record, StoreError};
 const RUNNING: &str = "running";
 
 impl Runner {
-    /// The durable jobs on one host that this process records.
+    /// The durable jobs that this process records: fleets, their members and others.
     pub(crate) fn recorded_durable_jobs(&self) -> Vec<Arc<Job>> {
         let registry = self.shared.registry();
-        let is_wanted = |job: &&Arc<Job>| job.spec.durable && job.fleet.is_none();
-        registry.recorded().filter(is_wanted).cloned().collect()
+        registry.recorded().filter(|job| job.spec.durable).cloned().collect()
     }
 
     /// The newest jobs of all processes that are in scope and match a filter, and the number of all
