@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::support::server::Server;
 use crate::support::{HOST, McpClient, Sshd};
 
 /// Another name of the same host.
@@ -64,7 +66,7 @@ async fn a_directory_is_copied_from_and_to_a_transfer_root() {
     assert_tree(&there);
     assert_eq!(
         (&first["tree"]["written"], &first["change"]),
-        (&json!(2), &json!("changed"))
+        (&json!(2), &Value::Null)
     );
     let again = client.ok("ssh_put", put);
     assert_eq!(again["failed"], Value::Null, "{again}");
@@ -160,7 +162,7 @@ async fn arguments_for_files_are_refused_with_a_directory() {
         ("in_place", json!(true)),
         ("text", json!("content")),
     ] {
-        let mut put = json!({"host": HOST, "from": format!("{HOST}:/etc"), "path": "/tmp/x",
+        let mut put = json!({"host": HOST, "from": format!("{HOST}:/etc"), "path": sshd.path("x"),
             "recursive": true});
         put[name] = value;
         assert_eq!(client.code("ssh_put", put), "invalid_argument", "{name}");
@@ -192,4 +194,44 @@ async fn a_policy_decides_on_both_sides_of_a_copy_between_hosts() {
     assert!(copy(OTHER, OTHER).contains("policy_denied"));
     let allowed = copy(OTHER, HOST);
     assert!(!allowed.contains("\"isError\":true"), "{allowed}");
+}
+
+#[tokio::test]
+async fn a_copy_between_hosts_keeps_modes_names_what_is_missing_and_leaves_nothing() {
+    let sshd = Sshd::start().await;
+    sshd.alias([OTHER]);
+    let tree = sshd.path("tree");
+    std::fs::create_dir_all(tree.join("closed")).unwrap();
+    std::fs::write(tree.join("closed/file"), "x").unwrap();
+    std::fs::write(tree.join("key"), "secret").unwrap();
+    std::fs::set_permissions(tree.join("key"), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::set_permissions(tree.join("closed"), PermissionsExt::from_mode(0o555)).unwrap();
+    assert!(Command::new("mkfifo").arg(tree.join("pipe")).status().unwrap().success());
+    let temporary = sshd.path("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let left = temporary.join("sshjobs-copy-999999999-left");
+    std::fs::create_dir(&left).unwrap();
+
+    let server = Server::in_environment(&sshd, "127.0.0.1:0", &[], &[("TMPDIR", &temporary)]);
+    let caller = server.caller(&sshd, "agent", &[]);
+    let from = |path: &Path| format!("{HOST}:{}", path.display());
+    let put = caller.ok(
+        "put",
+        json!({"host": OTHER, "from": from(&tree), "path": sshd.path("there"), "recursive": true}),
+    );
+    assert!(
+        put["tree"]["skipped"][0].as_str().unwrap().ends_with("pipe"),
+        "{put}"
+    );
+    let mode_of = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode_of(&sshd.path("there/key")), 0o600);
+    assert_eq!(mode_of(&sshd.path("there/closed")), 0o555);
+
+    let copy = sshd.path("key-alone");
+    caller.ok(
+        "put",
+        json!({"host": OTHER, "from": from(&tree.join("key")), "path": copy}),
+    );
+    assert_eq!(mode_of(&copy), 0o600);
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
 }

@@ -46,8 +46,8 @@ pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
 pub use texts::{note_texts, read_texts};
-#[doc(hidden)]
 pub use verbs::CopiedTree;
+#[doc(hidden)]
 pub use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{

@@ -26,7 +26,7 @@ pub(super) enum FoundBelowRoot {
     Directory(DirectoryBelowRoot),
 }
 
-/// An open directory below a root, which stays the same even if a link takes its place.
+/// An open directory below a root. On Linux it stays the same even if a link takes its place.
 pub(super) struct DirectoryBelowRoot {
     opened: OwnedFd,
     /// What the caller named.
@@ -64,8 +64,8 @@ impl PathBelowRoot {
         self.directory.path().join(&self.name)
     }
 
-    /// Waits until no other directory is copied into the root, for the life of this value: a link that
-    /// the other copy brings could lead this one out of the root. Holds between processes, too.
+    /// Locks the root until this value is dropped, waiting for another copy to finish. Otherwise a link
+    /// that the other copy brings could lead this one out of the root. Holds between processes, too.
     pub(super) async fn lock_root(&self) -> Result<(), Error> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -119,7 +119,7 @@ impl Service {
                 "give the path of the file or directory to write",
             ));
         };
-        // As a file, because the system does not lock what was opened as a place only.
+        // An `O_PATH` descriptor, which the directories here have, can't be locked.
         let lockable = root.open(".").map_err(|error| not_usable(path, &error))?;
         let parent = below.parent().unwrap_or(Path::new(""));
         let directory = if parent.as_os_str().is_empty() {

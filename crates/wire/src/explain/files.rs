@@ -5,10 +5,10 @@ use super::connect;
 use crate::error::{Code, Error, Hint};
 use sshjobs_core::jobs::{EditError, FilesError, SftpError, SftpStatus, chain};
 
-/// Hint for a file of this machine.
 const DIRECTORY_HINT: &str = "name a file in it; whole directories are copied with recursive=true \
     (ssh_get: with to), or by `sshjobs get -r` and `put -r`";
 const NO_MATCH_HINT: &str = "list the directory to see its names";
+/// Hint for a file of this machine.
 const LOCAL_HINT: &str = "check the path on this machine, and its disk";
 
 pub(super) fn files(error: &FilesError) -> Error {

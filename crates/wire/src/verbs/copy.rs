@@ -1,8 +1,12 @@
 //! What ssh_put copies from a path: a file or a directory, of this machine or of another host.
 
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
+use rustix::process::{Pid, getuid, test_kill_process};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -26,23 +30,48 @@ const COPY: &str = "copy";
 /// What is copied to hosts.
 #[derive(Clone)]
 pub(super) enum CopySource {
-    File(LocalFile),
+    /// A file, and its permissions.
+    File(LocalFile, u32),
     Directory(Arc<SourceDirectory>),
 }
 
 /// A directory with the files to copy.
 pub(super) enum SourceDirectory {
     BelowRoot(DirectoryBelowRoot),
-    /// A copy of another host's directory, which is removed when it is dropped.
-    Temporary(TempDir),
+    /// A copy of another host's directory.
+    Temporary(TemporaryCopy),
+}
+
+/// A copy that is removed when it is dropped.
+pub(super) struct TemporaryCopy {
+    directory: TempDir,
+    /// What the host has and could not be copied here.
+    left_out: CopiedTree,
+}
+
+impl Drop for TemporaryCopy {
+    fn drop(&mut self) {
+        make_removable(self.directory.path());
+    }
 }
 
 impl SourceDirectory {
     pub(super) fn path(&self) -> PathBuf {
         match self {
             Self::BelowRoot(directory) => directory.path(),
-            Self::Temporary(directory) => directory.path().join(COPY),
+            Self::Temporary(copy) => copy.directory.path().join(COPY),
         }
+    }
+
+    /// What was copied of it, with paths as the caller knows them.
+    pub(super) fn copied(&self, report: TreeReport) -> CopiedTree {
+        let mut tree = CopiedTree::of(report, &self.path(), "");
+        if let Self::Temporary(TemporaryCopy { left_out, .. }) = self {
+            tree.failed += left_out.failed;
+            tree.failures.extend(left_out.failures.iter().cloned());
+            tree.skipped.extend(left_out.skipped.iter().cloned());
+        }
+        tree
     }
 }
 
@@ -59,7 +88,7 @@ pub struct CopiedTree {
     /// Number of entries that failed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failed: u64,
-    /// The first of them, with the reason.
+    /// The first 20 of them, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<String>,
     /// Devices, sockets and pipes, which are not copied.
@@ -67,9 +96,15 @@ pub struct CopiedTree {
     pub skipped: Vec<String>,
 }
 
-impl From<TreeReport> for CopiedTree {
-    fn from(report: TreeReport) -> Self {
-        let failures = report.failed.iter().map(|(path, error)| format!("{path}: {error}"));
+impl CopiedTree {
+    /// What was copied. Paths below `local`, which the caller has not named so, begin with `named`.
+    pub(super) fn of(report: TreeReport, local: &Path, named: &str) -> Self {
+        let local = local.display().to_string();
+        let failures = report
+            .failed
+            .iter()
+            // The errors name the paths.
+            .map(|(_, error)| error.to_string().replace(&local, named));
         Self {
             written: report.written,
             unchanged: report.unchanged,
@@ -100,9 +135,8 @@ impl Service {
                 Ok(CopySource::Directory(Arc::new(directory)))
             }
             FoundBelowRoot::File(file) => {
-                let local = LocalFile::open(path, file);
-                let local = local.map_err(|error| about("")(FilesError::local(path)(error)))?;
-                Ok(CopySource::File(local))
+                let source = file_source(path, file);
+                source.map_err(|error| about("")(FilesError::local(path)(error)))
             }
         }
     }
@@ -120,30 +154,68 @@ impl Service {
         if kind == FileKind::Directory && !recursive {
             return Err(is_a_directory(&from.display().to_string()));
         }
-        let temporary = tempfile::tempdir().map_err(no_room)?;
+        let temporary = tokio::task::spawn_blocking(temporary_directory).await;
+        let temporary = temporary.map_err(std::io::Error::other).flatten().map_err(no_room)?;
         let copy = temporary.path().join(COPY);
         if kind != FileKind::Directory {
             let progress = TransferProgress::default();
             jobs.get_file(at, &copy, GetOptions::default(), &progress).await?;
-            let file = std::fs::File::open(&copy).and_then(|file| LocalFile::open(&copy, file));
             // The file stays open, so its name is not needed.
-            return Ok(CopySource::File(file.map_err(no_room)?));
+            let source = File::open(&copy).and_then(|file| file_source(&copy, file));
+            return source.map_err(no_room);
         }
         let progress = Arc::default();
         let report = jobs.get_tree(at, &copy, TreeOptions::default(), &progress).await?;
-        if let Some((path, error)) = report.failed.first() {
-            return Err(Error::new(
-                Code::Io,
-                format!(
-                    "{} entries of {} could not be read, first {path}: {error}; nothing was written",
-                    report.failed.len(),
-                    from.display()
-                ),
-                "copy a directory whose files the login user can read",
-            ));
-        }
-        let directory = SourceDirectory::Temporary(temporary);
+        let left_out = CopiedTree::of(report, &copy, &from.display().to_string());
+        let directory = SourceDirectory::Temporary(TemporaryCopy {
+            directory: temporary,
+            left_out,
+        });
         Ok(CopySource::Directory(Arc::new(directory)))
+    }
+}
+
+fn file_source(path: &Path, file: File) -> std::io::Result<CopySource> {
+    let mode = file.metadata()?.mode() & 0o777;
+    Ok(CopySource::File(LocalFile::open(path, file)?, mode))
+}
+
+/// Start of the names of temporary directories; the id of their process follows.
+const TEMPORARY: &str = "sshjobs-copy-";
+
+/// A temporary directory that only this user may enter. Removes those of processes that were killed.
+fn temporary_directory() -> std::io::Result<TempDir> {
+    for entry in std::fs::read_dir(std::env::temp_dir())?.flatten() {
+        let name = entry.file_name();
+        let process =
+            name.to_str().and_then(|name| name.strip_prefix(TEMPORARY)?.split('-').next());
+        let process = process.and_then(|id| Pid::from_raw(id.parse().ok()?));
+        let is_own = entry.metadata().is_ok_and(|found| found.uid() == getuid().as_raw());
+        let is_left = process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH));
+        if is_own && is_left {
+            let path = entry.path();
+            make_removable(&path);
+            if let Err(error) = std::fs::remove_dir_all(&path) {
+                tracing::debug!(%error, ?path, "a copy of a process that was killed stays");
+            }
+        }
+    }
+    tempfile::Builder::new()
+        .prefix(&format!("{TEMPORARY}{}-", std::process::id()))
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir()
+}
+
+/// Lets the owner remove all that is in a directory. Its directories have the modes of a host's.
+fn make_removable(directory: &Path) {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        if std::fs::set_permissions(&directory, Permissions::from_mode(0o700)).is_err() {
+            continue;
+        }
+        let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        directories.extend(below.map(|entry| entry.path()));
     }
 }
 

@@ -219,7 +219,7 @@ impl Service {
             let report = self.jobs.get_tree(at, &local, options, &progress).await?;
             return Ok(GetReply {
                 kind: kind_word(FileKind::Directory).to_owned(),
-                tree: Some(report.into()),
+                tree: Some(CopiedTree::of(report, &local, &to.display().to_string())),
                 ..GetReply::default()
             });
         }

@@ -33,7 +33,7 @@ pub struct PutRequest {
     /// Many hosts instead of one.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// File to write.
+    /// File or directory to write.
     pub path: String,
     /// The whole new content.
     #[serde(default)]
@@ -44,7 +44,7 @@ pub struct PutRequest {
     /// Copy this: HOST:PATH, or a path of the server's machine.
     #[serde(default)]
     pub from: Option<String>,
-    /// from is a directory.
+    /// Copy the directory from.
     #[serde(default)]
     pub recursive: bool,
     /// Replacements in the existing text.
@@ -100,7 +100,7 @@ impl fmt::Debug for PutRequest {
 pub struct PutReply {
     /// Path of the file, with symbolic links resolved.
     pub path: String,
-    /// created, changed or unchanged. Absent for many hosts.
+    /// created, changed or unchanged. Absent for many hosts and for a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
     /// Size of the content in bytes.
@@ -189,20 +189,28 @@ impl Service {
         {
             return self.perform_at(&replica, "put", &request).await;
         }
-        let plan = Box::pin(self.plan(&request)).await?;
+        if request.host.is_some() != request.hosts.is_empty() {
+            return Err(Error::invalid(
+                "give one of host and hosts",
+                "host is one name, hosts is a list",
+            ));
+        }
         let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
         let service = self.with_context(|context| context.becomes = becomes);
+        if request.from.is_some() {
+            // Before the source is read, which may take long.
+            let words: Vec<String> = request.host.iter().chain(&request.hosts).cloned().collect();
+            service.jobs.hosts_for_files(&words).await?;
+        }
+        let plan = Box::pin(self.plan(&request)).await?;
         match (&request.host, request.hosts.is_empty()) {
             (Some(host), true) => service.put_on(host, plan).await,
             (None, false) => service.put_on_many(request.hosts, plan).await,
-            _ => Err(Error::invalid(
-                "give one of host and hosts",
-                "host is one name, hosts is a list",
-            )),
+            _ => unreachable!("one of them is given, as was checked above"),
         }
     }
 
-    /// Checks a request before any host is asked.
+    /// Checks a request, and then opens or copies its source.
     async fn plan(&self, request: &PutRequest) -> Result<PutPlan, Error> {
         let contents = [
             request.text.is_some(),
@@ -218,8 +226,8 @@ impl Service {
         }
         if request.recursive && !is_for_directories(request) {
             return Err(Error::invalid(
-                "recursive goes with from, path and parents",
-                "omit mode, backup, in_place and if_sha256: a directory is copied with its modes",
+                "recursive can't be combined with mode, backup, in_place, if_sha256 or a content",
+                "recursive needs from; a directory is copied with its modes",
             ));
         }
         // Before a host is asked for the content.
@@ -296,7 +304,10 @@ impl Service {
                 }
                 FileSource::Memory(bytes)
             }
-            PutContent::Copy(CopySource::File(file)) => FileSource::File(file),
+            PutContent::Copy(CopySource::File(file, mode)) => {
+                options.new_mode = Some(mode);
+                FileSource::File(file)
+            }
             PutContent::Copy(CopySource::Directory(_)) => unreachable!("it was copied above"),
             PutContent::Edits(edits) => {
                 let at = HostPath { host, path: &path };
@@ -347,15 +358,9 @@ impl Service {
         let local = directory.path();
         let report = self.jobs.put_tree(&local, at, TreeOptions::default(), &progress).await;
         let report = report.map_err(|error| Error::from(error).about(host))?;
-        let change = if report.written == 0 {
-            UNCHANGED
-        } else {
-            CHANGED
-        };
-        let tree = CopiedTree::from(report);
+        let tree = directory.copied(report);
         Ok(PutReply {
             path: path.to_string(),
-            change: Some(change.to_owned()),
             size: tree.bytes,
             failed: tree.failed > 0,
             tree: Some(tree),
@@ -398,6 +403,9 @@ impl Service {
                             tree.failed,
                             tree.failures.first().map_or("", String::as_str)
                         )),
+                        Ok(PutReply {
+                            tree: Some(tree), ..
+                        }) => Ok(format!("{} files written", tree.written)),
                         Ok(reply) => Ok(reply.change.unwrap_or_default()),
                         Err(error) => Err(error.to_string()),
                     };
@@ -480,8 +488,6 @@ async fn text_of(files: &HostFiles, path: &RemotePath) -> Option<String> {
 
 /// The word for a file that had another content.
 const CHANGED: &str = "changed";
-/// The word for a file that had the same content.
-const UNCHANGED: &str = "unchanged";
 
 /// Whether all arguments make sense for a directory.
 fn is_for_directories(request: &PutRequest) -> bool {
@@ -496,7 +502,7 @@ fn reply_of(put: &Put) -> PutReply {
     let change = match put.change {
         FileChange::Created => "created",
         FileChange::Changed => CHANGED,
-        FileChange::Unchanged => UNCHANGED,
+        FileChange::Unchanged => "unchanged",
     };
     PutReply {
         path: put.path.to_string(),

@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::local::{LocalEntry, LocalKind, open_below};
+use super::local::{LocalEntry, LocalKind, open_below, read_link_below};
 use crate::files::progress::TransferProgress;
 
 /// Permission bits with which the owner can list, change and enter a directory.
@@ -41,7 +41,7 @@ pub(super) fn pack(
                 header.set_size(0);
                 archive.append_data(&mut header, &entry.below, io::empty())?;
             }
-            LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
+            LocalKind::Symlink => append_link(&mut archive, root, &entry.below)?,
             LocalKind::File => {
                 let appended = append_file(&mut archive, root, &entry.below);
                 if appended.map_err(with_path(&path))? == Packed::UpToChangedFile {
@@ -55,6 +55,20 @@ pub(super) fn pack(
     }
     archive.into_inner()?.flush()?;
     Ok(Packed::All)
+}
+
+/// Appends a symbolic link of this machine, as a link.
+fn append_link(
+    archive: &mut tar::Builder<impl Write>,
+    root: &Path,
+    below: &Path,
+) -> io::Result<()> {
+    let target = read_link_below(root, below)?;
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Symlink);
+    header.set_mode(0o777);
+    header.set_size(0);
+    archive.append_link(&mut header, below, target)
 }
 
 /// Appends a file of this machine.
@@ -150,10 +164,18 @@ pub(super) fn unpack(
             continue;
         }
         if is_directory {
+            let mode = entry.header().mode()? & 0o777 & !kept.umask;
+            // Nobody else may enter the directory itself before all of it has its mode.
+            if relative.as_os_str().is_empty() {
+                unpacked.directories.push(HostDirectory {
+                    below: relative,
+                    mode,
+                });
+                continue;
+            }
             if !entry.unpack_in(into)? {
                 return Err(leads_out(&path));
             }
-            let mode = entry.header().mode()? & 0o777 & !kept.umask;
             set_mode(&into.join(&relative), mode | OWNER_RWX)?;
             unpacked.directories.push(HostDirectory {
                 below: relative,

@@ -12,7 +12,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{
-    HostDirectory, KeptAttributes, Merged, NotMoved, Unpacked, is_real_directory, merge,
+    HostDirectory, KeptAttributes, Merged, NotMoved, OWNER_RWX, Unpacked, is_real_directory, merge,
     remove_link, set_mode, unpack,
 };
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
@@ -99,6 +99,8 @@ impl GetTree<'_> {
         let (near, mut far) = tokio::io::duplex(PIPE_BYTES);
         let into = part.0.clone();
         let kept = self.kept(&into).map_err(here(self.local))?;
+        // Files may be more private than they are while they are unpacked.
+        set_mode(&into, OWNER_RWX).map_err(here(self.local))?;
         let progress = Arc::clone(self.progress);
         let unpacking = tokio::task::spawn_blocking(move || {
             let mut stream = SyncIoBridge::new(near);

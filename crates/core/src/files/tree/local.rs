@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
-use rustix::fs::{Access, access};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::{Access, OFlags, access};
 
 /// An entry below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,19 @@ pub(super) struct Walked {
 /// file or a directory since the walk.
 pub(super) fn open_below(root: &Path, below: &Path) -> io::Result<File> {
     let root = Dir::open_ambient_dir(root, ambient_authority())?;
-    Ok(root.open(below)?.into_std())
+    let mut options = OpenOptions::new();
+    // A pipe in the place of the file would be waited for.
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = root.open_with(below, &options)?.into_std();
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no longer a regular file"));
+    }
+    Ok(file)
+}
+
+/// The target of a symbolic link below `root`. No link leads out of `root` to it.
+pub(super) fn read_link_below(root: &Path, below: &Path) -> io::Result<PathBuf> {
+    Dir::open_ambient_dir(root, ambient_authority())?.read_link_contents(below)
 }
 
 /// All entries below `root`. Symbolic links are not followed.

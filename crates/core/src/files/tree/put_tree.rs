@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::{OWNER_RWX, Packed, pack};
-use super::local::{LocalEntry, LocalKind, Walked, open_below, walk};
+use super::local::{LocalEntry, LocalKind, Walked, open_below, read_link_below, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::TransferProgress;
@@ -429,7 +429,8 @@ impl PutTree<'_> {
 
     async fn put_link(&self, entry: &LocalEntry) -> Result<(), FilesError> {
         let local = self.local.join(&entry.below);
-        let target = std::fs::read_link(&local).map_err(FilesError::local(&local))?;
+        let target = read_link_below(self.local, &entry.below);
+        let target = target.map_err(FilesError::local(&local))?;
         let path = self.path_of(entry);
         let failed = FilesError::on("make the link", &path);
         match self.files.session.status(symlink(&path, &target)).await {
