@@ -244,7 +244,7 @@ async fn files_are_searched_by_pattern_below_a_path() {
     }
 }
 
-/// A directory with all programs of this machine but ripgrep.
+/// Makes a directory with all programs of this machine but ripgrep.
 fn without_ripgrep(sshd: &Sshd) {
     let programs = sshd.path("programs");
     std::fs::create_dir(&programs).unwrap();
@@ -261,9 +261,14 @@ async fn file_names_of_any_bytes_are_found_by_ripgrep_and_by_grep() {
     let other = Sshd::start().await;
     without_ripgrep(&other);
     let path = format!("SetEnv PATH={}", other.path("programs").display());
-    for sshd in [Sshd::start().await, Sshd::with(&path).await] {
+    for (sshd, ripgrep) in [(Sshd::start().await, 0), (Sshd::with(&path).await, 127)] {
         let server = Server::start(&sshd);
         let agent = server.caller(&sshd, "agent", &[]);
+        let has_it = agent.ok(
+            "run",
+            json!({"host": "web1", "command": "command -v rg || exit 127"}),
+        );
+        assert_eq!(has_it["exit_status"], ripgrep, "{has_it}");
         let tree = sshd.path("tree");
         std::fs::create_dir(&tree).unwrap();
         let names: [&[u8]; 4] = [b"caf\xe9.log", b"two\nlines:3:x", b"a 'b' \"$c\"", b"-n"];
@@ -271,6 +276,8 @@ async fn file_names_of_any_bytes_are_found_by_ripgrep_and_by_grep() {
             let file = tree.join(OsStr::from_bytes(name));
             std::fs::write(file, b"no\nwanted: \xe9\n").unwrap();
         }
+        let dashes = json!({"host": "web1", "path": tree, "pattern": "--pre=touch x"});
+        assert_eq!(agent.ok("search", dashes)["matches"], json!([]));
         let request = json!({"host": "web1", "path": tree, "pattern": "^wanted"});
         let reply = agent.ok("search", request);
         let matches = reply["matches"].as_array().unwrap();

@@ -222,6 +222,7 @@ pub const PROGRAMS: &[LookProgram] = &[
     program("grep", "lines that match").with(
         Options {
             long: &[
+                "line-buffered",
                 "count",
                 "extended-regexp",
                 "files-with-matches",
@@ -260,6 +261,7 @@ pub const PROGRAMS: &[LookProgram] = &[
                 "no-ignore",
                 "ignore-case",
                 "json",
+                "line-buffered",
                 "null",
                 "sort-files",
             ],
@@ -269,6 +271,7 @@ pub const PROGRAMS: &[LookProgram] = &[
                 "context",
                 "glob",
                 "max-count",
+                "regexp",
                 "type",
             ],
             ..short("FHIciLlnNosuvwx0", "ABCegmt")

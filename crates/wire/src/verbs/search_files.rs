@@ -10,7 +10,7 @@ use super::search::{MatchEntry, SearchReply, SearchRequest};
 use super::search_output::{MatchFormat, SearchOutput};
 use super::tail::{MOST_BYTES, regex};
 use crate::Service;
-use crate::clamp::Clamps;
+use crate::clamp::{Clamped, Clamps};
 use crate::error::{Code, Error};
 use sshjobs_core::jobs::{Look, ReadableJob, Verb, clean};
 
@@ -31,30 +31,54 @@ const UNKNOWN_OPTION: [&str; 4] = [
 ];
 /// Bytes of stderr that are kept for the last message.
 const MOST_STDERR: usize = 4 << 10;
-/// Bytes of one match that is read.
-const MOST_PENDING: usize = 4 << 20;
 
 /// A program that searches, in the order in which they are tried.
 #[derive(Clone, Copy, Debug)]
 enum Searcher {
     Ripgrep,
-    /// grep with patterns as of perl, which are closest to ours.
+    /// `grep -P`, whose patterns are closest to ours.
     PerlGrep,
     PlainGrep,
+}
+
+/// Why a search has not returned all matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Full,
+    OutOfTime,
+    Closed,
+    /// Its output came faster than it was read.
+    Lost,
+    LongLines,
+}
+
+impl Cut {
+    fn note(self) -> &'static str {
+        match self {
+            Self::Full => "there are more matches: narrow the path or the pattern",
+            Self::OutOfTime => "time was up, and there may be more matches: narrow the path",
+            Self::Closed => "the server closes, and there may be more matches: search again",
+            Self::Lost => "some matches were lost: narrow the path or the pattern",
+            Self::LongLines => "matches in lines of more than 4 MiB are left out",
+        }
+    }
 }
 
 /// Output of a search.
 #[derive(Default)]
 struct Printed {
     matches: Vec<MatchEntry>,
-    has_more: bool,
+    /// Why it is not the whole output, if it is not.
+    cut: Option<Cut>,
     status: Option<u32>,
     /// The last line of stderr.
     last_message: String,
+    /// Whether the program does not know an option.
+    is_unknown_option: bool,
 }
 
 impl Service {
-    /// Searches the files below a path of a host. Binary files are skipped.
+    /// Searches the files below a path of a host. Binary files are skipped, unless the path names one.
     pub(super) async fn search_files(&self, request: SearchRequest) -> Result<SearchReply, Error> {
         if request.path.is_none() || !request.job_id.is_empty() {
             return Err(Error::invalid(
@@ -87,41 +111,13 @@ impl Service {
                 Box::pin(self.search_with(searcher, &request, (most, bytes), deadline)).await?;
             let is_missing = match searcher {
                 Searcher::Ripgrep => printed.status == Some(NO_PROGRAM),
-                Searcher::PerlGrep => {
-                    printed.status.is_some_and(|status| status > NOTHING)
-                        && UNKNOWN_OPTION.iter().any(|words| printed.last_message.contains(words))
-                }
+                Searcher::PerlGrep => printed.is_unknown_option,
                 Searcher::PlainGrep => false,
             };
             if is_missing && printed.matches.is_empty() {
                 continue;
             }
-            let has_failed = printed.status.is_some_and(|status| status > NOTHING);
-            if has_failed && printed.matches.is_empty() && printed.last_message.contains(NO_FILE) {
-                return Err(Error::new(
-                    Code::NoSuchFile,
-                    format!("the files can't be searched: {}", printed.last_message),
-                    "look at the path with ssh_get",
-                ));
-            }
-            let note = if printed.has_more {
-                Some("there are more matches: narrow the path or the pattern".to_owned())
-            } else if has_failed {
-                Some(format!(
-                    "some files could not be read: {}",
-                    printed.last_message
-                ))
-            } else {
-                None
-            };
-            return Ok(SearchReply {
-                matches: printed.matches,
-                last_line_no: 0,
-                has_more: printed.has_more,
-                dropped_lines: 0,
-                note,
-                clamped: clamps.0,
-            });
+            return printed.into_reply(host, clamps.0);
         }
         unreachable!("the last searcher is not passed over")
     }
@@ -143,13 +139,45 @@ impl Service {
         let format = searcher.format();
         let reading = self.unless_closed(printed(&job, format, (most, bytes), deadline)).await;
         let printed = reading.unwrap_or_else(|| Printed {
-            has_more: true,
+            cut: Some(Cut::Closed),
             ..Printed::default()
         });
-        if printed.has_more {
+        if printed.cut.is_some() {
             job.kill().await.ok();
         }
         Ok(printed)
+    }
+}
+
+impl Printed {
+    fn into_reply(self, host: &str, clamped: Vec<Clamped>) -> Result<SearchReply, Error> {
+        let has_none = self.matches.is_empty();
+        if has_none && self.is_unknown_option {
+            let said = self.last_message;
+            return Err(Error::new(
+                Code::Unsupported,
+                format!("the grep of {host} can't tell names from lines: {said}"),
+                "use ssh_run with its grep, or install ripgrep there",
+            ));
+        }
+        let has_failed = self.status.is_some_and(|status| status > NOTHING);
+        if has_none && has_failed && self.last_message.contains(NO_FILE) {
+            return Err(Error::new(
+                Code::NoSuchFile,
+                format!("the files can't be searched: {}", self.last_message),
+                "look at the path with ssh_get",
+            ));
+        }
+        let unread =
+            has_failed.then(|| format!("some files could not be read: {}", self.last_message));
+        Ok(SearchReply {
+            matches: self.matches,
+            last_line_no: 0,
+            has_more: self.cut.is_some(),
+            dropped_lines: 0,
+            note: self.cut.map(|cut| cut.note().to_owned()).or(unread),
+            clamped,
+        })
     }
 }
 
@@ -162,7 +190,7 @@ impl Searcher {
     }
 
     fn words(self, pattern: &str, path: &str) -> Vec<String> {
-        // Our patterns name this at their start, grep's plain ones as an option.
+        // Our patterns ignore case by `(?i)`, `grep -E` by an option.
         let (ignores_case, plain) = match pattern.strip_prefix("(?i)") {
             Some(rest) => (true, rest),
             None => (false, pattern),
@@ -175,10 +203,12 @@ impl Searcher {
         };
         let all: &[&str] = match self {
             // As grep: also hidden files, and those that .gitignore names.
-            Self::Ripgrep => &["--hidden", "--no-ignore"],
-            Self::PerlGrep | Self::PlainGrep => &[],
+            Self::Ripgrep => &["--hidden", "--no-ignore", "--line-buffered"],
+            Self::PerlGrep | Self::PlainGrep => &["--line-buffered"],
         };
-        let words = [&[program, options], all, &["-e", pattern, "--", path]].concat();
+        // In one word, because it may begin with a dash.
+        let pattern = format!("--regexp={pattern}");
+        let words = [&[program, options], all, &[&pattern, "--", path]].concat();
         words.into_iter().map(str::to_owned).collect()
     }
 }
@@ -197,32 +227,43 @@ async fn printed(
     let mut taken_bytes = 0;
     loop {
         let Ok(next) = timeout_at(deadline, follow.next()).await else {
-            printed.has_more = true;
+            printed.cut = Some(Cut::OutOfTime);
             return printed;
         };
         stderr.extend_from_slice(&next.stderr);
         let kept_from = stderr.len().saturating_sub(MOST_STDERR);
         stderr.drain(..kept_from);
+        // What was evicted may have had matches, and the rest would be read as part of another.
+        if next.dropped_bytes > 0 {
+            printed.cut = Some(Cut::Lost);
+            return printed;
+        }
         for found in output.take(&next.stdout) {
             taken_bytes += found.text.len() + found.path.as_ref().map_or(0, String::len);
             let is_full = taken_bytes > bytes && !printed.matches.is_empty();
             if printed.matches.len() == most || is_full {
-                printed.has_more = true;
+                printed.cut = Some(Cut::Full);
                 return printed;
             }
             printed.matches.push(found);
         }
-        // What was evicted may have had matches, and what is not complete may never be.
-        if next.dropped_bytes > 0 || output.pending_bytes() > MOST_PENDING {
-            printed.has_more = true;
-            return printed;
-        }
         if next.outcome.is_some() {
             printed.status = crate::Standing::of(&job.status()).exit_status;
+            // Its time limit has ended it.
+            printed.cut = match printed.status {
+                None => Some(Cut::OutOfTime),
+                Some(_) => output.has_skipped_lines().then_some(Cut::LongLines),
+            };
             printed.last_message = last_line(&stderr);
+            printed.is_unknown_option = has_unknown_option(&stderr);
             return printed;
         }
     }
+}
+
+fn has_unknown_option(stderr: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(stderr);
+    UNKNOWN_OPTION.iter().any(|words| said.contains(words))
 }
 
 /// The last line that is not empty.

@@ -10,6 +10,9 @@ use sshjobs_core::jobs::{clean, shown};
 /// Most characters of a line that are returned.
 const MOST_CHARACTERS: usize = 2000;
 
+/// Longest record that is read: a path, a number and a line.
+const LONGEST_RECORD: usize = 4 << 20;
+
 /// How a program prints matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchFormat {
@@ -24,9 +27,14 @@ pub(super) struct SearchOutput {
     format: MatchFormat,
     /// The start of the next match.
     rest: Vec<u8>,
+    /// Bytes of it that have no end of a record.
+    looked_at: usize,
+    /// Whether the rest of a match that is too long is passed over.
+    is_skipping: bool,
+    has_skipped: bool,
 }
 
-/// A line of `rg --json`. Others than matches have no line number.
+/// A line of `rg --json` with a match. Other lines have no line number and are not read.
 #[derive(Deserialize)]
 struct RipgrepLine {
     data: RipgrepData,
@@ -58,12 +66,23 @@ impl RipgrepText {
 
 impl SearchOutput {
     pub(super) fn new(format: MatchFormat) -> Self {
-        let rest = Vec::new();
-        Self { format, rest }
+        Self {
+            format,
+            rest: Vec::new(),
+            looked_at: 0,
+            is_skipping: false,
+            has_skipped: false,
+        }
     }
 
     /// The matches that are complete with these bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<MatchEntry> {
+        let mut bytes = bytes;
+        if self.is_skipping {
+            let Some(end) = memchr(b'\n', bytes) else { return Vec::new() };
+            self.is_skipping = false;
+            bytes = &bytes[end + 1..];
+        }
         self.rest.extend_from_slice(bytes);
         let mut matches = Vec::new();
         let mut start = 0;
@@ -74,25 +93,36 @@ impl SearchOutput {
                 MatchFormat::NulAfterPath => of_grep(record),
             });
             start += length;
+            self.looked_at = start;
         }
         self.rest.drain(..start);
+        self.looked_at = self.rest.len();
+        if self.rest.len() > LONGEST_RECORD {
+            self.rest.clear();
+            self.looked_at = 0;
+            self.is_skipping = true;
+            self.has_skipped = true;
+        }
         matches
     }
 
-    /// Bytes of a match that is not complete.
-    pub(super) fn pending_bytes(&self) -> usize {
-        self.rest.len()
+    /// Whether matches were left out because their lines were too long.
+    pub(super) fn has_skipped_lines(&self) -> bool {
+        self.has_skipped
     }
 
     /// Length of the record at a position, with its line end.
     fn record_length(&self, start: usize) -> Option<usize> {
-        let rest = &self.rest[start..];
-        let text = match self.format {
-            MatchFormat::Json => 0,
+        let from = match self.format {
+            MatchFormat::Json => self.looked_at.max(start),
             // A line end before it belongs to the path.
-            MatchFormat::NulAfterPath => memchr(0, rest)?,
+            MatchFormat::NulAfterPath => {
+                let path_end = start + memchr(0, &self.rest[start..])?;
+                path_end.max(self.looked_at.min(self.rest.len()))
+            }
         };
-        Some(text + memchr(b'\n', &rest[text..])? + 1)
+        let end = from + memchr(b'\n', &self.rest[from..])?;
+        Some(end + 1 - start)
     }
 }
 
@@ -144,7 +174,7 @@ mod tests {
         let matches = output.iter().flat_map(|byte| search.take(&[*byte]));
         let matches: Vec<_> =
             matches.map(|one| (one.path.unwrap(), one.line_no, one.text)).collect();
-        assert_eq!(search.pending_bytes(), 0);
+        assert_eq!(search.rest.len(), 0);
         matches
     }
 
@@ -178,6 +208,16 @@ mod tests {
             found(MatchFormat::Json, output.as_bytes()),
             [is(r"caf\xe9\n", 3, "x\ty")]
         );
+    }
+
+    #[test]
+    fn a_record_that_is_too_long_is_passed_over() {
+        let mut search = SearchOutput::new(MatchFormat::NulAfterPath);
+        let long = [b"a\x001:", vec![b'x'; LONGEST_RECORD].as_slice()].concat();
+        assert!(search.take(&long).is_empty());
+        assert!(search.take(b"more of it").is_empty() && search.has_skipped_lines());
+        let found = search.take(b" and its end\nb\x002:short\n");
+        assert_eq!((found.len(), found[0].line_no), (1, 2));
     }
 
     #[test]
