@@ -172,6 +172,25 @@ async fn a_fleet_waits_for_room_under_the_limit_on_jobs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_a_run_on_many_hosts_says_each_line_once() {
+    let sshd = fleet(web(3)).await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let mut text_of = |command: &str| {
+        let run = json!({"hosts": ["web*"], "command": command, "wait_ms": 20_000});
+        client.call("ssh_run", run)["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let equal = text_of("echo equal; echo lines");
+    assert_eq!(equal.matches("equal").count(), 1, "{equal}");
+    let different = text_of("echo process $$; [ $(($$ % 2)) = 0 ]");
+    assert_eq!(different.matches("process").count(), 3, "{different}");
+    // A group shows the last lines only, and cuts long ones.
+    for long in ["seq 1000 1100", "printf '%2000s\\n' end"] {
+        let text = text_of(long);
+        assert!(text.contains("web1: ") && text.contains("web3: "), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_roll_out_is_bounded_begins_with_canaries_and_stops() {
     let sshd = fleet(web(12)).await;
     let mut client = McpClient::start(&sshd.ssh_config());

@@ -134,7 +134,7 @@ impl McpServer {
             if self.service.offers_local_files() {
                 continue;
             }
-            // The other tool's path may be one of a host.
+            // `from` of ssh_put stays: it may be HOST:PATH, too.
             if tool.name != "ssh_get" {
                 continue;
             }

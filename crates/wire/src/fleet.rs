@@ -72,11 +72,6 @@ impl From<FleetCounts> for Members {
 }
 
 impl Group {
-    /// Whether it shows all that its members printed.
-    pub(super) fn has_all_lines(&self) -> bool {
-        self.lines == self.last_lines.len() as u64
-    }
-
     /// The groups of a fleet; empty while no member has ended.
     pub(super) fn all(summary: FleetSummary) -> Vec<Self> {
         summary.groups.into_iter().map(Self::from).collect()

@@ -17,7 +17,7 @@ const TIMES: [&str; 5] = [
 const LAST_TIME: u64 = 253_402_300_799_999;
 /// Facts of a host's connection that a list of hosts leaves out.
 const OF_CONNECTIONS: [&str; 5] = ["cipher", "host_key", "kex", "server", "strict_kex"];
-/// Facts of a job's output that a wait leaves out: who waits asks for the end.
+/// Facts of an ended job that a wait leaves out: who waits asks for the end.
 const OF_OUTPUT: [&str; 4] = [
     "first_output_at",
     "last_output_at",
@@ -62,7 +62,10 @@ pub(crate) fn for_program(reply: &mut Value) {
         && let Some(jobs) = reply.get_mut("jobs").and_then(Value::as_array_mut)
     {
         for job in jobs.iter_mut().filter_map(Value::as_object_mut) {
-            job.retain(|name, _| !OF_OUTPUT.contains(&name.as_str()));
+            // Of a job that runs on they say whether it hangs.
+            if job.contains_key("ended_at") {
+                job.retain(|name, _| !OF_OUTPUT.contains(&name.as_str()));
+            }
         }
     }
     add_ages(reply, now);

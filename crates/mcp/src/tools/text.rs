@@ -95,7 +95,12 @@ impl Text for RunReply {
         let hint = self.hint.as_ref().map(|hint| format!("[{hint}]"));
         let follow = self.next.as_ref().map(|call| format!("[the job continues: {call}]"));
         let errors = errors.iter().chain(&self.stderr_tail).chain(&start);
-        let output = self.head.iter().chain(&gap).chain(&self.tail);
+        let head_lines = if self.groups_have_all() {
+            &[][..]
+        } else {
+            &self.head
+        };
+        let output = head_lines.iter().chain(&gap).chain(&self.tail);
         let lines = errors
             .chain(output)
             .chain(&first_error)
@@ -103,6 +108,23 @@ impl Text for RunReply {
             .chain(&hint)
             .chain(&follow);
         head.with_body(lines.map(String::as_str))
+    }
+}
+
+/// Whether a reply shows lines of a fleet twice.
+trait SaysTwice {
+    /// Whether the groups have each line of the output, once for all members that printed it.
+    fn groups_have_all(&self) -> bool;
+}
+
+impl SaysTwice for RunReply {
+    fn groups_have_all(&self) -> bool {
+        let is_in_group = |line: &String| {
+            line.split_once(": ").is_some_and(|(_, text)| {
+                self.groups.iter().any(|group| group.last_lines.iter().any(|last| last == text))
+            })
+        };
+        self.omitted_lines == 0 && !self.groups.is_empty() && self.head.iter().all(is_in_group)
     }
 }
 

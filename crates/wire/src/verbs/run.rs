@@ -386,16 +386,6 @@ impl RunReply {
         if reply.omitted_lines > 0 {
             reply.first_error = first_error(job).await;
         }
-        if reply.groups.iter().any(|group| group.count > 1)
-            && reply.groups.iter().all(Group::has_all_lines)
-        {
-            // The groups say each line once for all members that printed it.
-            reply.head.clear();
-            reply.tail.clear();
-            reply.omitted_lines = 0;
-            reply.read_omitted = None;
-            reply.first_error = None;
-        }
         let lines = [&reply.head[..], &reply.stderr_tail, &reply.tail].concat();
         reply.hint = hint(HintFacts {
             job_id: id,

@@ -39,7 +39,7 @@ pub struct WriteRequest {
     /// Name of a secret to write next.
     #[serde(default)]
     pub secret_name: Option<String>,
-    /// Keys to press afterwards, with pty: ctrl+c, esc, enter, up, pagedown, f1.
+    /// Keys to press afterwards, with pty, such as ctrl+c, esc, up, f1.
     #[serde(default)]
     pub keys: Vec<String>,
     /// Press enter last.

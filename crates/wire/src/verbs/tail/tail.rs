@@ -54,7 +54,7 @@ pub struct TailRequest {
     /// Stream to read.
     #[serde(default)]
     pub stream: StreamArg,
-    /// Which lines are kept beyond max_lines.
+    /// If there are more than max_lines: the first, or the last.
     #[serde(default)]
     pub keep: KeepArg,
     /// Only lines that match this regex.
