@@ -484,21 +484,17 @@ async fn events_between_two_looks_are_in_the_next_one() {
         "write",
         json!({"job_id": job, "data": "go", "newline": true}),
     );
-    // Each says how the job stands at the look: it has ended with 5.
     let mut rest = Vec::new();
     while rest.last().map(String::as_str) != Some("end 5") {
         rest.extend(look(10));
         assert!(rest.len() < 10, "{rest:?}");
     }
-    assert_eq!(
-        rest,
-        [
-            "match 3 ready 3 5",
-            "match 4 ready 4 5",
-            "match 5 ready 5 5",
-            "end 5"
-        ]
-    );
+    // Each also says how the job stands at the look: it may have ended by then.
+    for (event, start) in rest.iter().zip(["match 3 ready 3", "match 4 ready 4", "match 5 ready 5"])
+    {
+        assert!(event.starts_with(start), "{rest:?}");
+    }
+    assert_eq!(rest.len(), 4, "{rest:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -115,9 +115,9 @@ impl Perform for StyledView {
 }
 
 impl TextStyle {
-    /// Whether a space looks as without it.
-    pub(crate) fn is_unseen(self) -> bool {
-        self.background.is_none() && !self.reversed && !self.underline
+    /// Whether a space with this style looks like a plain one.
+    pub(crate) fn is_invisible_on_space(self) -> bool {
+        self.background.is_none() && !self.reversed && !self.underline && !self.strike
     }
 
     /// Applies the parameters of one SGR sequence.

@@ -122,7 +122,8 @@ export class ScreenView {
   }
 
   #show(screen) {
-    for (const { row, spans } of screen.styled_rows) this.#rows[row - 1] = spans;
+    this.#rows.length = Math.min(this.#rows.length, screen.size.rows);
+    for (const { row, spans } of screen.styled_rows ?? []) this.#rows[row - 1] = spans;
     const { row, col, hidden } = screen.cursor;
     const lines = Array.from({ length: screen.size.rows }, (_, index) => {
       const spans = this.#rows[index] ?? [];

@@ -216,7 +216,8 @@ fn spans(cells: &[(u16, &Cell)], marked: &[bool]) -> Vec<ScreenSpan> {
 
 /// A row in pieces of one style, up to its last cell that is not blank.
 fn styled_pieces(cells: &[(u16, &Cell)]) -> Vec<StyledText> {
-    let is_blank = |cell: &Cell| cell.contents().trim().is_empty() && style_of(cell).is_unseen();
+    let is_blank =
+        |cell: &Cell| cell.contents().trim().is_empty() && style_of(cell).is_invisible_on_space();
     let used = cells.iter().rposition(|(_, cell)| !is_blank(cell)).map_or(0, |last| last + 1);
     let runs = cells[..used].chunk_by(|(_, one), (_, next)| style_of(one) == style_of(next));
     let pieces = runs.map(|run| StyledText {

@@ -33,12 +33,13 @@ pub struct ScreenRow {
     pub highlighted: Vec<ScreenSpan>,
     /// The row in pieces of one style, with the spaces that have one.
     pub styled: Vec<StyledText>,
-    /// Version of the screen in which this row may have changed last, but for its style.
+    /// Version of the screen in which the text or the marked parts of this row may have changed last.
+    /// Colours alone do not count.
     pub changed_in: u64,
-    /// Version of the screen in which this row or its style may have changed last.
-    pub restyled_in: u64,
     /// Bytes of output up to that change.
     pub changed_at: u64,
+    /// Version of the screen in which this row or its colours may have changed last.
+    pub restyled_in: u64,
 }
 
 /// A part of a row.

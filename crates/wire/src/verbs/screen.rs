@@ -24,7 +24,7 @@ pub struct Screen {
     /// Only the rows that may have changed since since_version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_rows: Option<Vec<ChangedRow>>,
-    /// The same rows in pieces of one style, with render spans.
+    /// Rows whose text or colours may have changed, in pieces of one style. With render spans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub styled_rows: Option<Vec<StyledRow>>,
