@@ -3,7 +3,11 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
 use crate::support::server::Server;
@@ -141,6 +145,20 @@ async fn files_and_directories_are_copied_between_hosts_without_transfer_roots()
     let copied = std::fs::read_to_string(sshd.path("copy.sh")).unwrap();
     assert_eq!(copied, "#!/bin/sh\n");
 
+    let home = std::env::home_dir().unwrap();
+    let below_home = tempfile::tempdir_in(&home).unwrap();
+    std::fs::write(below_home.path().join("file"), "x").unwrap();
+    let name = below_home.path().file_name().unwrap().to_str().unwrap();
+    let from_home = json!({"host": OTHER, "from": format!("{HOST}:~/{name}/file"),
+        "path": format!("~/{name}/copy")});
+    client.ok("ssh_put", from_home);
+    assert!(below_home.path().join("copy").exists());
+    let found = client.ok(
+        "ssh_search",
+        json!({"host": HOST, "path": format!("~/{name}"), "pattern": "x"}),
+    );
+    assert_eq!(found["matches"].as_array().unwrap().len(), 2);
+
     for (from, code) in [
         (from, "invalid_argument"),
         (format!("{HOST}:/no/such"), "no_such_file"),
@@ -234,4 +252,82 @@ async fn a_copy_between_hosts_keeps_modes_names_what_is_missing_and_leaves_nothi
     );
     assert_eq!(mode_of(&copy), 0o600);
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+}
+
+/// Exchanges a directory for a link in a loop, until it is dropped.
+struct Exchanging {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<u64>>,
+}
+
+impl Exchanging {
+    fn start(directory: PathBuf, link: PathBuf) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            let mut exchanged = 0;
+            while !over.load(Ordering::Relaxed) {
+                let flags = RenameFlags::EXCHANGE;
+                exchanged += u64::from(renameat_with(CWD, &directory, CWD, &link, flags).is_ok());
+            }
+            exchanged
+        });
+        Self {
+            is_over,
+            thread: Some(thread),
+        }
+    }
+
+    /// Stops. Returns how often they were exchanged.
+    fn stop(mut self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Exchanging {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_becomes_a_link_meanwhile_leads_nothing_out_of_the_root() {
+    let sshd = Sshd::start().await;
+    let Rooted { mut client, root } = Rooted::new(&sshd);
+    let outside = sshd.path("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let tree = sshd.path("tree");
+    for n in 0..10 {
+        std::fs::create_dir_all(tree.join("below")).unwrap();
+        std::fs::write(tree.join(format!("file{n}")), "x").unwrap();
+        std::fs::write(tree.join(format!("below/file{n}")), "x").unwrap();
+    }
+    for exchanged in ["target", "target/below"] {
+        let directory = root.join(exchanged);
+        std::fs::create_dir_all(&directory).unwrap();
+        let link = root.join("link");
+        symlink(&outside, &link).unwrap();
+        let exchanging = Exchanging::start(directory.clone(), link.clone());
+        for _ in 0..20 {
+            // It may fail, but not write elsewhere.
+            client.call(
+                "ssh_get",
+                json!({"host": HOST, "path": tree, "to": root.join("target")}),
+            );
+        }
+        assert!(exchanging.stop() > 20);
+        assert_eq!(
+            std::fs::read_dir(&outside).unwrap().count(),
+            0,
+            "{exchanged}"
+        );
+        for path in [link, directory] {
+            if path.is_symlink() {
+                std::fs::remove_file(path).unwrap();
+            } else if path.exists() {
+                std::fs::remove_dir_all(path).unwrap();
+            }
+        }
+    }
 }

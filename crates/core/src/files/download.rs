@@ -156,6 +156,7 @@ impl HostFiles {
         options: GetOptions,
         progress: &TransferProgress,
     ) -> Result<Got, FilesError> {
+        let path = &self.expand(path).await?;
         let file = self.open_regular(path).await?;
         let attributes = file.stat().await.map_err(FilesError::on("read", path))?;
         let copying = Copying {

@@ -130,7 +130,7 @@ impl Service {
         deadline: Instant,
     ) -> Result<Printed, Error> {
         let host = request.host.as_deref().unwrap_or_default();
-        let path = request.path.as_deref().unwrap_or_default();
+        let path = from_home(request.path.as_deref().unwrap_or_default());
         let look =
             Look::new(&searcher.words(&request.pattern, path), None).map_err(not_read_only)?;
         let job = Box::pin(self.jobs.look(host, look)).await?;
@@ -258,6 +258,15 @@ async fn printed(
             printed.is_unknown_option = has_unknown_option(&stderr);
             return printed;
         }
+    }
+}
+
+/// A path as a program without a shell understands it: `~/x` is x in the home directory, where it runs.
+fn from_home(path: &str) -> &str {
+    match path.strip_prefix('~') {
+        Some("" | "/") => ".",
+        Some(below) if below.starts_with('/') => below.trim_start_matches('/'),
+        Some(_) | None => path,
     }
 }
 

@@ -6,6 +6,9 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, PermissionsExt as _};
+
 use super::local::{LocalEntry, LocalKind, open_below, read_link_below};
 use crate::files::progress::TransferProgress;
 
@@ -236,67 +239,124 @@ pub(super) struct Merged {
 }
 
 /// Moves all that is in the directory `from` into the directory `to`. Existing files and links are replaced one by one, in
-/// one step each; only a link in the place of a directory is removed first.
+/// one step each; only a link in the place of a directory is removed first. No link leads out of `to`, not even one that
+/// takes the place of a directory meanwhile.
 pub(super) fn merge(from: &Path, to: &Path) -> io::Result<Merged> {
+    let merging = Merging {
+        from: open_directory(from)?,
+        to: open_directory(to)?,
+        target: to,
+    };
     let mut merged = Merged::default();
     let mut restricted = Vec::new();
-    let moved = move_entries(from, to, &mut merged, &mut restricted);
+    let moved = merging.move_entries(&mut merged, &mut restricted);
     let mut restored = Ok(());
     // The deepest first: the mode of a directory may forbid to enter it.
     for directory in restricted.into_iter().rev() {
-        restored = restored.and(set_mode(&directory.path, directory.mode));
+        restored = restored.and(set_mode_below(
+            &merging.to,
+            &directory.below,
+            directory.mode,
+        ));
     }
     moved.and(restored)?;
     Ok(merged)
 }
 
+/// Opens a directory. Its last name may be no link that leads out of the directory before it.
+pub(super) fn open_directory(path: &Path) -> io::Result<Dir> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) if !parent.as_os_str().is_empty() => {
+            Dir::open_ambient_dir(parent, ambient_authority())?.open_dir(name)
+        }
+        _ => Dir::open_ambient_dir(path, ambient_authority()),
+    }
+}
+
 /// An existing directory that was made writable for the merge.
 struct Restricted {
-    path: PathBuf,
+    below: PathBuf,
     /// The mode to restore.
     mode: u32,
 }
 
-fn move_entries(
-    from: &Path,
-    to: &Path,
-    merged: &mut Merged,
-    restricted: &mut Vec<Restricted>,
-) -> io::Result<()> {
-    let mut directories = vec![PathBuf::new()];
-    while let Some(below) = directories.pop() {
-        let target = to.join(&below);
-        let mode = fs::metadata(&target)?.permissions().mode();
-        if mode & OWNER_RWX != OWNER_RWX {
-            if let Err(error) = set_mode(&target, mode | OWNER_RWX) {
-                merged.not_moved.push(NotMoved { target, error });
-                continue;
+/// A merge of one directory into another.
+struct Merging<'a> {
+    from: Dir,
+    to: Dir,
+    /// The path of `to`, for messages.
+    target: &'a Path,
+}
+
+impl Merging<'_> {
+    fn move_entries(
+        &self,
+        merged: &mut Merged,
+        restricted: &mut Vec<Restricted>,
+    ) -> io::Result<()> {
+        let mut directories = vec![PathBuf::new()];
+        while let Some(below) = directories.pop() {
+            let mode = self.to.metadata(or_itself(&below))?.permissions().mode();
+            if mode & OWNER_RWX != OWNER_RWX {
+                if let Err(error) = set_mode_below(&self.to, &below, mode | OWNER_RWX) {
+                    let target = self.target.join(&below);
+                    merged.not_moved.push(NotMoved { target, error });
+                    continue;
+                }
+                restricted.push(Restricted {
+                    below: below.clone(),
+                    mode,
+                });
             }
-            restricted.push(Restricted { path: target, mode });
-        }
-        for entry in fs::read_dir(from.join(&below))? {
-            let entry = entry?;
-            let entry_below = below.join(entry.file_name());
-            let target = to.join(&entry_below);
-            let is_directory = entry.file_type()?.is_dir();
-            if is_directory && is_real_directory(&target) {
-                directories.push(entry_below);
-            } else if let Err(error) = replace(&entry.path(), &target, is_directory) {
-                merged.not_moved.push(NotMoved { target, error });
+            for entry in self.from.read_dir(or_itself(&below))? {
+                let entry = entry?;
+                let entry_below = below.join(entry.file_name());
+                let is_directory = entry.file_type()?.is_dir();
+                if is_directory && self.is_directory_there(&entry_below) {
+                    directories.push(entry_below);
+                } else if let Err(error) = self.replace(&entry_below, is_directory) {
+                    let target = self.target.join(&entry_below);
+                    merged.not_moved.push(NotMoved { target, error });
+                }
             }
+            merged.existing.insert(below);
         }
-        merged.existing.insert(below);
+        Ok(())
+    }
+
+    fn is_directory_there(&self, below: &Path) -> bool {
+        self.to.symlink_metadata(below).is_ok_and(|found| found.is_dir())
+    }
+
+    /// Moves an entry, in the place of an existing file or link.
+    fn replace(&self, below: &Path, is_directory: bool) -> io::Result<()> {
+        let is_link = self.to.symlink_metadata(below).is_ok_and(|found| found.is_symlink());
+        // A directory can't be renamed over a link.
+        if is_directory && is_link {
+            self.to.remove_file(below)?;
+        }
+        self.from.rename(below, &self.to, below)
+    }
+}
+
+/// Sets the mode of a directory below another one. Does nothing if the path is not a directory: a link
+/// in its place would change a directory elsewhere.
+pub(super) fn set_mode_below(root: &Dir, below: &Path, mode: u32) -> io::Result<()> {
+    let below = or_itself(below);
+    if root.symlink_metadata(below)?.is_dir() {
+        let permissions = Permissions::from_mode(mode);
+        root.set_permissions(below, cap_std::fs::Permissions::from_std(permissions))?;
     }
     Ok(())
 }
 
-/// Moves an entry, in the place of an existing file or link.
-fn replace(from: &Path, to: &Path, is_directory: bool) -> io::Result<()> {
-    if is_directory {
-        // A directory can't be renamed over a link.
-        remove_link(to)?;
+/// A path below a directory, or the directory itself.
+fn or_itself(below: &Path) -> &Path {
+    if below.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        below
     }
-    fs::rename(from, to)
 }
 
 /// Removes a path if it is a symbolic link, which may lead anywhere.

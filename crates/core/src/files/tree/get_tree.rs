@@ -13,7 +13,7 @@ use tokio_util::io::SyncIoBridge;
 
 use super::archive::{
     HostDirectory, KeptAttributes, Merged, NotMoved, OWNER_RWX, Unpacked, is_real_directory, merge,
-    remove_link, set_mode, unpack,
+    open_directory, remove_link, set_mode, set_mode_below, unpack,
 };
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
 use super::{TreeOptions, TreeReport};
@@ -236,6 +236,7 @@ impl GetTree<'_> {
             remove_link(self.local)?;
             fs::rename(part, self.local)?;
         }
+        let root = open_directory(self.local)?;
         // The deepest first: the mode of a directory may forbid to enter it.
         for directory in directories.into_iter().rev() {
             if merged.existing.contains(&directory.below) && !self.options.preserve {
@@ -246,7 +247,7 @@ impl GetTree<'_> {
             if merged.not_moved.iter().any(|entry| local.starts_with(&entry.target)) {
                 continue;
             }
-            if let Err(error) = set_mode(&local, directory.mode) {
+            if let Err(error) = set_mode_below(&root, &directory.below, directory.mode) {
                 let error = FilesError::local(&local)(error);
                 report.failed.push((local.display().to_string(), error));
             }
