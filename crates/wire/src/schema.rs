@@ -63,9 +63,13 @@ fn properties(schema: &mut Value) -> impl Iterator<Item = &mut Value> {
     properties.into_iter().flat_map(|properties| properties.values_mut())
 }
 
+/// Leaves the type of a value, and of the items of a list.
 fn only_type(schema: &mut Value) {
     if let Value::Object(fields) = schema {
-        fields.retain(|name, _| name == "type");
+        fields.retain(|name, _| name == "type" || name == "items");
+        if let Some(items) = fields.get_mut("items") {
+            only_type(items);
+        }
     }
 }
 

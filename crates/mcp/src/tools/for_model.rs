@@ -17,6 +17,13 @@ const TIMES: [&str; 5] = [
 const LAST_TIME: u64 = 253_402_300_799_999;
 /// Facts of a host's connection that a list of hosts leaves out.
 const OF_CONNECTIONS: [&str; 5] = ["cipher", "host_key", "kex", "server", "strict_kex"];
+/// Fields of replies that no model needs: a schema does not name them.
+const UNTOLD: [&str; 4] = [
+    "first_output_at",
+    "last_output_at",
+    "listed_in",
+    "total_bytes",
+];
 /// Facts of an ended job that a wait leaves out: who waits asks for the end.
 const OF_OUTPUT: [&str; 4] = [
     "first_output_at",
@@ -107,9 +114,11 @@ pub(crate) fn schema_for_program(schema: &mut Value) {
     match schema {
         Value::Array(schemas) => schemas.iter_mut().for_each(schema_for_program),
         Value::Object(fields) => {
-            let properties = fields.get_mut("properties").and_then(Value::as_object_mut);
-            if let Some(properties) = properties.filter(|properties| is_entry(properties)) {
-                properties.insert("age".to_owned(), json!({"type": "string"}));
+            if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
+                properties.retain(|name, _| !UNTOLD.contains(&name.as_str()));
+                if is_entry(properties) {
+                    properties.insert("age".to_owned(), json!({"type": "string"}));
+                }
             }
             fields.values_mut().for_each(schema_for_program);
         }
