@@ -57,8 +57,12 @@ impl<T> SharedValue<T>
 where
     T: Clone + Default + PartialEq + Serialize + DeserializeOwned + 'static,
 {
-    /// The value with a name, such as `approvals`.
+    /// The value with a name, such as `approvals`: one word, because not every store takes others.
     pub fn new(name: &'static str, store: Option<Result<Arc<dyn Store>, StoreError>>) -> Self {
+        debug_assert!(
+            name.bytes().all(|byte| byte.is_ascii_lowercase()),
+            "{name:?} is not one word"
+        );
         Self {
             shared: Arc::new(SharedValueState {
                 name,

@@ -75,7 +75,7 @@ impl Attention {
     ) -> Self {
         Self {
             limit,
-            calls: SharedValue::new("last calls", store),
+            calls: SharedValue::new("calls", store),
             noted: Mutex::default(),
             known_limit: Mutex::default(),
         }
