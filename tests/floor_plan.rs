@@ -72,7 +72,7 @@ const HANDLES: [&str; 8] = [
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
     ("cli", 13_400),
-    ("core", 26_250),
+    ("core", 26_300),
     ("http", 6_600),
     ("job", 8_200),
     ("mcp", 3_500),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::jobs::{Timestamp, timestamp_of};
 use crate::runner::SeenJob;
@@ -19,6 +19,8 @@ const LONGEST_NOTICE: Duration = Duration::from_secs(24 * 3600);
 /// The longest time between two looks, and between two notes of the same job.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest wait of a call until it is noted.
+const BRIEFLY: Duration = Duration::from_millis(100);
 /// Time between two looks whether a server ends jobs.
 const LIMIT_LOOK: Duration = Duration::from_secs(2);
 
@@ -81,13 +83,20 @@ impl Attention {
         }
     }
 
-    /// Notes a call for a job.
+    /// Notes a call for a job. Waits only briefly: a call must not depend on a store that does not answer.
     pub(super) async fn note(&self, job: &SeenJob) {
         if !job.spec().durable || job.is_over() {
             return;
         }
-        if let Some(limit) = self.limit_of_any_process().await {
-            self.note_call(name_of(job.id(), job.spec().member_of.as_ref()), limit).await;
+        let name = name_of(job.id(), job.spec().member_of.as_ref());
+        let noting = async {
+            if let Some(limit) = self.limit_of_any_process().await {
+                self.note_call(name, limit).await;
+            }
+        };
+        if timeout(BRIEFLY, noting).await.is_err() {
+            // The next call, or this one while it goes on, tries again.
+            lock(&self.noted).remove(name);
         }
     }
 
@@ -121,11 +130,14 @@ impl Attention {
         if let Some((_, limit)) = known.filter(|(at, _)| at.elapsed() < LIMIT_LOOK) {
             return limit;
         }
+        let last_known = known.and_then(|(_, limit)| limit);
+        // Before the read: if the store does not answer, other calls do not ask it, too.
+        *lock(&self.known_limit) = Some((Instant::now(), last_known));
         let limit = match self.calls.read().await {
             Ok(calls) => calls.limit_ms.map(Duration::from_millis),
             Err(error) => {
                 tracing::debug!(%error, "it is not known whether a server ends abandoned jobs");
-                None
+                last_known
             }
         };
         *lock(&self.known_limit) = Some((Instant::now(), limit));
