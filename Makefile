@@ -155,7 +155,7 @@ picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Writes target/bench
 	fixtures/nats/with-nats cargo bench --locked --bench sshjobs -- $(PARTS)
 
-tokens:  ## Play twelve tasks with sshjobs, with ssh in a shell and with three MCP servers; write what they cost a model to docs/tokens.md
+tokens:  ## Play twelve tasks with sshjobs, with ssh in a shell and with three MCP servers; write calls, bytes and tokens of each to docs/tokens.md
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 tmux:tmux script:util-linux ps:procps
 	cargo build --locked
 	fixtures/with-packages fixtures/tokens python3 fixtures/tokens/measure.py $(or $(CARGO_TARGET_DIR),target)/debug/sshjobs docs/tokens.md

@@ -111,7 +111,7 @@ async fn a_time_that_is_none_is_refused() {
     let sshd = Sshd::start().await;
     let config = sshd.path("config.toml");
     for (abandoned, words) in [
-        ("\"soon\"", "no time such as 7d"),
+        ("\"soon\"", "not a time such as 7d"),
         ("\"0s\"", "at least 1s"),
     ] {
         std::fs::write(&config, format!("[defaults]\nabandoned = {abandoned}\n")).unwrap();

@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 /// Pause between two attempts to lock a root.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a path below a root is.
+/// The file or directory at a path below a root.
 pub(super) enum FoundBelowRoot {
     File(File),
     Directory(DirectoryBelowRoot),

@@ -60,8 +60,8 @@ impl Jobs {
             let calls = match told.await {
                 Ok(calls) => calls,
                 Err(error) => {
-                    // A job that is still wanted must not end because that can't be read.
-                    tracing::warn!(%error, "abandoned jobs can't be told from others");
+                    // A job that calls still name must not end because the notes can't be read.
+                    tracing::warn!(%error, "the last calls of durable jobs can't be read; none is ended");
                     continue;
                 }
             };
@@ -95,7 +95,7 @@ impl Jobs {
         all
     }
 
-    /// Tells the receivers of a job's end that it will come, unless a call came meanwhile.
+    /// Announces a job's end to the receivers of its end, unless a call came meanwhile.
     async fn announce_end(&self, name: &JobId, watched: &Watched, limit: Duration) {
         let (key, started_at) = (name.as_str().to_owned(), watched.started_at);
         let now = timestamp_of(SystemTime::now());

@@ -1,4 +1,4 @@
-//! Notes which durable jobs calls name, to find those that none does.
+//! Notes when a call last named each durable job, to find abandoned ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10 * 60);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait of a call until it is noted.
 const BRIEFLY: Duration = Duration::from_millis(100);
-/// Time between two looks whether a server ends jobs.
+/// Time between two reads of the limit that a server has stored.
 const LIMIT_LOOK: Duration = Duration::from_secs(2);
 
 /// The last calls for durable jobs. Processes with the same state share it.
@@ -40,7 +40,7 @@ pub(super) struct LastCall {
     /// `None` if none was made since its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<Timestamp>,
-    /// When its owner was told that it will be ended.
+    /// When the receivers of its end got the notice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) noticed_at: Option<Timestamp>,
 }
@@ -95,7 +95,7 @@ impl Attention {
             }
         };
         if timeout(BRIEFLY, noting).await.is_err() {
-            // The next call, or this one while it goes on, tries again.
+            // This call tries again while it lasts; so does the next one.
             lock(&self.noted).remove(name);
         }
     }
@@ -174,7 +174,7 @@ impl LastCall {
         let notice = millis(notice_period(limit));
         match self.noticed_at {
             None if quiet + notice >= millis(limit) => Step::Notice,
-            // Never before the whole notice has passed: no process may have run at the time for it.
+            // A whole notice period after the notice, which may have come late: no process ran when it was due.
             Some(noticed_at) if quiet >= millis(limit) && now >= noticed_at + notice => Step::End,
             None | Some(_) => Step::Wait,
         }

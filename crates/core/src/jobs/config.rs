@@ -121,7 +121,9 @@ const SHORTEST_ABANDONED: Duration = Duration::from_secs(1);
 fn time_in_words<'de, D: Deserializer<'de>>(words: D) -> Result<Option<Duration>, D::Error> {
     let words = String::deserialize(words)?;
     humantime::parse_duration(&words).map(Some).map_err(|error| {
-        D::Error::custom(format!("{words:?} is no time such as 7d or 12h: {error}"))
+        D::Error::custom(format!(
+            "{words:?} is not a time such as 7d or 12h: {error}"
+        ))
     })
 }
 

@@ -132,7 +132,7 @@ impl<'a> Permitted<'a, ReadOutput> {
 }
 
 impl<'a> Permitted<'a, SignalJob> {
-    /// For the end of a job that nobody asks for, which the configuration orders.
+    /// For the end of an abandoned job, which the configuration orders.
     pub(crate) fn for_abandonment(job: &'a Arc<Job>) -> Self {
         Self::new(job)
     }

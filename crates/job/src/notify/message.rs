@@ -185,7 +185,7 @@ impl Notification {
             Occasion::Prompt { text } => format!("waits for input: {}", code(text)),
             Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
             Occasion::Abandoned { seconds } => format!(
-                "will be ended in {seconds} s, because nobody has asked for it; a call that names it keeps it"
+                "will be ended in {seconds} s, because no call has named it for long; a call that names it keeps it"
             ),
             Occasion::Matched { line_no, text } => format!("line {line_no}: {}", code(text)),
         };

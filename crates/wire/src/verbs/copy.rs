@@ -27,7 +27,7 @@ const MOST_NAMED: usize = 20;
 /// Name of the copy within its temporary directory.
 const COPY: &str = "copy";
 
-/// What is copied to hosts.
+/// The source of a copy to hosts.
 #[derive(Clone)]
 pub(super) enum CopySource {
     /// A file, and its permissions.
@@ -45,7 +45,7 @@ pub(super) enum SourceDirectory {
 /// A copy that is removed when it is dropped.
 pub(super) struct TemporaryCopy {
     directory: TempDir,
-    /// What the host has and could not be copied here.
+    /// Entries of the source host that could not be copied to this machine.
     left_out: CopiedTree,
 }
 
@@ -63,7 +63,7 @@ impl SourceDirectory {
         }
     }
 
-    /// What was copied of it, with paths as the caller knows them.
+    /// The result for the caller, with paths as the caller knows them.
     pub(super) fn copied(&self, report: TreeReport) -> CopiedTree {
         let mut tree = CopiedTree::of(report, &self.path(), "");
         if let Self::Temporary(TemporaryCopy { left_out, .. }) = self {

@@ -168,7 +168,7 @@ pub(super) fn unpack(
         }
         if is_directory {
             let mode = entry.header().mode()? & 0o777 & !kept.umask;
-            // Nobody else may enter the directory itself before all of it has its mode.
+            // Other users may not enter the directory itself before all of it has its mode.
             if relative.as_os_str().is_empty() {
                 unpacked.directories.push(HostDirectory {
                     below: relative,

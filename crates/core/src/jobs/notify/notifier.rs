@@ -154,7 +154,7 @@ impl Notifier {
         self.add_for_each(receivers, Occasion::Ended, facts);
     }
 
-    /// Notifies those who are told of a job's end that it will come. Does not wait.
+    /// Announces a job's end to the receivers of its end. Does not wait.
     pub(crate) fn note_coming_end(&self, job: &sshjobs_job::Job, occasion: Occasion) {
         self.notify(self.receivers_at_end(job, true), occasion, job);
     }
