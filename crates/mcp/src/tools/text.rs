@@ -95,7 +95,7 @@ impl Text for RunReply {
         let hint = self.hint.as_ref().map(|hint| format!("[{hint}]"));
         let follow = self.next.as_ref().map(|call| format!("[the job continues: {call}]"));
         let errors = errors.iter().chain(&self.stderr_tail).chain(&start);
-        let head_lines = if self.groups_have_all() {
+        let head_lines = if groups_have_all(self) {
             &[][..]
         } else {
             &self.head
@@ -111,21 +111,17 @@ impl Text for RunReply {
     }
 }
 
-/// Whether a reply shows lines of a fleet twice.
-trait SaysTwice {
-    /// Whether the groups have each line of the output, once for all members that printed it.
-    fn groups_have_all(&self) -> bool;
-}
-
-impl SaysTwice for RunReply {
-    fn groups_have_all(&self) -> bool {
-        let is_in_group = |line: &String| {
-            line.split_once(": ").is_some_and(|(_, text)| {
-                self.groups.iter().any(|group| group.last_lines.iter().any(|last| last == text))
-            })
-        };
-        self.omitted_lines == 0 && !self.groups.is_empty() && self.head.iter().all(is_in_group)
-    }
+/// Whether the groups of a fleet have each line of its output, once for all members that printed it.
+fn groups_have_all(reply: &RunReply) -> bool {
+    let is_in_group = |line: &String| {
+        line.split_once(": ").is_some_and(|(_, text)| {
+            reply
+                .groups
+                .iter()
+                .any(|group| group.last_lines.iter().any(|last| last == text))
+        })
+    };
+    reply.omitted_lines == 0 && !reply.groups.is_empty() && reply.head.iter().all(is_in_group)
 }
 
 /// The scalar fields, then the lines or the content.
