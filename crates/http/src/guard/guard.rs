@@ -420,9 +420,12 @@ impl RequestGuard {
     }
 }
 
-/// The caller of a token. The file of tokens is read on another thread, because a file on a network
-/// disk may take long to answer, and other requests must not wait for it.
+/// The caller of a token. Unless that is known at once, it is looked up on another thread, because a
+/// file on a network disk may take long to answer, and other requests must not wait for it.
 async fn caller_of(tokens: &Arc<Tokens>, token: SecretString) -> Result<(Caller, Rights), Error> {
+    if let Some(known) = tokens.caller_at_once(token.expose_secret()) {
+        return Ok(known);
+    }
     let tokens = Arc::clone(tokens);
     let looked_up = tokio::task::spawn_blocking(move || tokens.caller_of(token.expose_secret()));
     // The thread outlives the limit; tokio bounds the number of blocking threads.

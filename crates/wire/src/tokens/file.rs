@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FlockOperation, flock};
+#[cfg(target_os = "linux")]
+use rustix::fs::{FsWord, fstatfs};
 
 use super::TokenEntry;
 use super::error::TokensError;
@@ -16,7 +18,15 @@ use sshjobs_base::lock::lock;
 /// The file of tokens, `tokens.json` in the state directory. Only its owner may read it.
 pub(super) struct TokensFile {
     file: PathBuf,
-    read: Mutex<Option<(Stamp, Arc<[TokenEntry]>)>>,
+    read: Mutex<Option<ReadFile>>,
+}
+
+/// The file as it was last read.
+struct ReadFile {
+    stamp: Stamp,
+    entries: Arc<[TokenEntry]>,
+    /// Whether it is on a disk of this machine, so that a look at its metadata does not wait.
+    is_local: bool,
 }
 
 /// Inode, seconds and nanoseconds of ctime, and size. They identify a version of the file, because
@@ -70,8 +80,8 @@ impl Home for TokensFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
             Err(error) => return Err(self.failed(error)),
         };
-        if let Some((_, entries)) = lock(&self.read).as_ref().filter(|(read, _)| *read == stamp) {
-            return Ok(Arc::clone(entries));
+        if let Some(read) = lock(&self.read).as_ref().filter(|read| read.stamp == stamp) {
+            return Ok(Arc::clone(&read.entries));
         }
         // Opening a FIFO would wait for a writer.
         let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -83,6 +93,7 @@ impl Home for TokensFile {
         }
         // Of the file that is read: it may have been replaced since the first look.
         let stamp = self.stamp(&metadata)?;
+        let is_local = is_on_local_disk(&file);
         let contents: Contents =
             serde_json::from_reader(io::BufReader::new(file)).map_err(|source| {
                 TokensError::Damaged {
@@ -91,8 +102,19 @@ impl Home for TokensFile {
                 }
             })?;
         let entries: Arc<[TokenEntry]> = contents.tokens.into();
-        *lock(&self.read) = Some((stamp, Arc::clone(&entries)));
+        *lock(&self.read) = Some(ReadFile {
+            stamp,
+            entries: Arc::clone(&entries),
+            is_local,
+        });
         Ok(entries)
+    }
+
+    fn list_at_once(&self) -> Option<Arc<[TokenEntry]>> {
+        let read = lock(&self.read);
+        let read = read.as_ref().filter(|read| read.is_local)?;
+        let stamp = self.stamp(&std::fs::metadata(&self.file).ok()?).ok()?;
+        (stamp == read.stamp).then(|| Arc::clone(&read.entries))
     }
 
     /// Replaces the file, one process at a time. Readers see the old one or the new one.
@@ -118,4 +140,17 @@ impl Home for TokensFile {
         change(&mut tokens)?;
         self.replace(directory, tokens).map_err(|error| self.failed(error))
     }
+}
+
+/// Whether a file is known to be on a disk of this machine. A network disk may not answer for long.
+#[cfg(target_os = "linux")]
+fn is_on_local_disk(file: &File) -> bool {
+    /// Types of local file systems, from linux/magic.h: ext2 to ext4, XFS, Btrfs, F2FS, tmpfs.
+    const LOCAL: [FsWord; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
+    fstatfs(file).is_ok_and(|found| LOCAL.contains(&found.f_type))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_on_local_disk(_file: &File) -> bool {
+    false
 }
