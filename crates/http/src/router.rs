@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -48,7 +48,15 @@ pub(super) fn router(
         .route("/jobs/{id}/audit", get(audit::audit))
         .route("/jobs/{id}/updates", get(updates::updates))
         .merge(session_route(sessions))
-        .route("/openapi.json", get(async || Json(openapi::document())))
+        .route(
+            "/openapi.json",
+            get(async || {
+                (
+                    [(header::CONTENT_TYPE, "application/json")],
+                    openapi::text(),
+                )
+            }),
+        )
         .fallback(async || reject::nothing_here())
         .method_not_allowed_fallback(async || reject::wrong_method());
     let app = Router::new().nest("/v1", api);

@@ -1,5 +1,8 @@
 //! The OpenAPI document, generated from the schemas of requests and replies.
 
+use std::sync::OnceLock;
+
+use axum::body::Bytes;
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -10,8 +13,15 @@ use sshjobs_wire::{
     PutReply, Screen, VoteRequest, WireRequest, document_schema,
 };
 
+/// The text of the API document. It is made once: each time anew, its many small parts would come to lie
+/// between the memory of connections that are open then, and keep the allocator from giving it back.
+pub(crate) fn text() -> Bytes {
+    static TEXT: OnceLock<Bytes> = OnceLock::new();
+    TEXT.get_or_init(|| document().to_string().into()).clone()
+}
+
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
-pub(crate) fn document() -> Value {
+fn document() -> Value {
     let mut paths: Map<String, Value> = described().into_iter().map(verb).collect();
     paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
