@@ -20,7 +20,7 @@ pub(super) fn load(cli: &Cli) -> Result<Config, Error> {
                 ..
             })
     );
-    let file = cli.config.as_deref().filter(|file| !creates || file.exists());
+    let file = cli.global.config.as_deref().filter(|file| !creates || file.exists());
     let mut config = load_config(file).map_err(|error| {
         Error::new(
             Code::InvalidArgument,
@@ -33,20 +33,24 @@ pub(super) fn load(cli: &Cli) -> Result<Config, Error> {
             },
         )
     })?;
-    config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
+    config.ssh_config = cli.global.ssh_config.clone().or(config.ssh_config);
     config.process = format!("sshjobs {}", cli.verb_name);
-    config.state_dir = cli.state_dir.clone().or(config.state_dir);
-    config.policy.file = cli.policy.clone().or(config.policy.file);
+    config.state_dir = cli.global.state_dir.clone().or(config.state_dir);
+    config.policy.file = cli.global.policy.clone().or(config.policy.file);
     Ok(config)
 }
 
 /// Values of the command line and of variables that override the configuration file.
 pub(super) fn overrides(cli: &Cli) -> Overrides {
     Overrides {
-        file: path_of(cli.config.as_ref(), "--config", "SSHJOBS_CONFIG"),
+        file: path_of(cli.global.config.as_ref(), "--config", "SSHJOBS_CONFIG"),
         // No variable names an ssh_config.
-        ssh_config: path_of(cli.ssh_config.as_ref(), "--ssh-config", ""),
-        state_dir: path_of(cli.state_dir.as_ref(), "--state-dir", "SSHJOBS_STATE_DIR"),
+        ssh_config: path_of(cli.global.ssh_config.as_ref(), "--ssh-config", ""),
+        state_dir: path_of(
+            cli.global.state_dir.as_ref(),
+            "--state-dir",
+            "SSHJOBS_STATE_DIR",
+        ),
     }
 }
 

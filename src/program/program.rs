@@ -20,8 +20,8 @@ use super::service::{
     with_options,
 };
 use sshjobs_cli::{
-    self, AuditArgs, Cli, CliVerb, ClusterArgs, ClusterVerb, HostsArgs, HostsVerb, LogFormat,
-    LogLevel, ProgramExit, StoreVerb, TokenArgs,
+    self, AuditArgs, Cli, CliVerb, ClusterArgs, ClusterVerb, GlobalArgs, HostsArgs, HostsVerb,
+    LogFormat, LogLevel, ProgramExit, StoreVerb, TokenArgs,
 };
 use sshjobs_core::jobs::Config;
 use sshjobs_wire::remote::ServerClient;
@@ -77,10 +77,10 @@ pub fn main() -> ExitCode {
 
 /// Log level: from `-q` and `-v` if the verb has them, otherwise from `--log`.
 fn level(cli: &Cli) -> LogLevel {
-    let Some(ssh) = cli.verb.ssh() else { return cli.log };
+    let Some(ssh) = cli.verb.ssh() else { return cli.global.log };
     match ssh.verbose {
         0 if ssh.quiet => LogLevel::Error,
-        0 => cli.log,
+        0 => cli.global.log,
         1 => LogLevel::Debug,
         _ => LogLevel::Trace,
     }
@@ -91,7 +91,7 @@ const STACK_BYTES: usize = 8 << 20;
 
 fn run(cli: Cli, config: Config) -> ProgramExit {
     // A client of a server needs no threads: starting them would cost more than the call.
-    let mut runtime = if cli.server.is_some() {
+    let mut runtime = if cli.global.server.is_some() {
         Builder::new_current_thread()
     } else {
         Builder::new_multi_thread()
@@ -128,14 +128,15 @@ fn run(cli: Cli, config: Config) -> ProgramExit {
 #[expect(clippy::too_many_lines, reason = "one arm for each verb")]
 async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
     let overrides = overrides(&cli);
-    let file = cli.config.clone();
+    let file = cli.global.config.clone();
     let Cli {
-        server,
-        token_file,
+        global,
         verb,
         verb_name,
-        ..
     } = cli;
+    let GlobalArgs {
+        server, token_file, ..
+    } = global;
     let server = match server {
         Some(address) => Some(Arc::new(ServerClient::new(
             address,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
@@ -51,6 +51,20 @@ Hosts, users, ports and keys come from ssh_config; host keys must be in known_ho
 the effective values."
 )]
 pub struct Cli {
+    /// Options of all verbs.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// The subcommand.
+    #[command(subcommand)]
+    pub verb: CliVerb,
+    /// Name of the subcommand.
+    #[arg(skip)]
+    pub verb_name: String,
+}
+
+/// Options of all verbs.
+#[derive(Debug, Args)]
+pub struct GlobalArgs {
     /// Configuration file (TOML).
     #[arg(
         long,
@@ -97,12 +111,6 @@ pub struct Cli {
         hide_env_values = true
     )]
     pub log: LogLevel,
-    /// The subcommand.
-    #[command(subcommand)]
-    pub verb: CliVerb,
-    /// Name of the subcommand.
-    #[arg(skip)]
-    pub verb_name: String,
 }
 
 /// When output is coloured.

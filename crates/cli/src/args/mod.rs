@@ -17,6 +17,7 @@ mod mcp;
 mod parse;
 mod policy;
 mod program;
+mod quick;
 mod run;
 mod serve;
 mod token;
@@ -29,7 +30,7 @@ pub use audit::{
     AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand,
     AuditVerifyArgs,
 };
-pub use cli::{Cli, CliVerb, LogLevel, WhenColours};
+pub use cli::{Cli, CliVerb, GlobalArgs, LogLevel, WhenColours};
 pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreBackupArgs, StoreCheckArgs,
     StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
