@@ -16,8 +16,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Time for which all output of a finished job that fits into its ring stays in memory. Most reads come
 /// in this time.
 const KEPT_IN_MEMORY: Duration = Duration::from_secs(30);
-/// Bytes of output that stay in memory after that: more than any call returns of a job's last lines.
-const KEPT_TAIL: usize = 1 << 20;
+/// Bytes of output that stay in memory after that: more than most calls return of a job's last lines.
+const KEPT_TAIL: usize = 128 << 10;
 /// Maximum times per sweep that the largest job's output is halved to meet the total limit.
 const MOST_HALVINGS: usize = 64;
 
