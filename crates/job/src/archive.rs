@@ -18,15 +18,15 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// Blocking: it reads files.
     fn window(&self, span: OutputSpan, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
 
-    /// Skips stored pieces without a match, at most to the end of the range. `has_no_match` gets
-    /// the text of each piece that is stored exactly as it is shown (printable ASCII, no overlong
-    /// line); any other piece may have a match. `None` if the range has no whole piece. Blocking:
-    /// it reads files.
+    /// Skips stored pieces without a match, at most to the end of the range. The sieve gets the text
+    /// of each piece that is stored exactly as it is shown (printable ASCII, no overlong line), unless
+    /// what the store knows of the piece rules out a match; any other piece may have a match. `None` if
+    /// the range has no whole piece. Blocking: it reads files.
     fn skim(
         &self,
         lines: LineRange,
         selection: Selection,
-        has_no_match: &mut dyn FnMut(&[u8]) -> bool,
+        sieve: &mut dyn LineSieve,
     ) -> Option<Skimmed>;
 
     /// Output as it arrived, from a place on; the start without one. At most about a megabyte. Blocking:
@@ -47,6 +47,16 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the store can't be read.
     fn read_deleted(&self) -> io::Result<RingOrigin>;
+}
+
+/// Tells where a search need not look line by line.
+pub trait LineSieve {
+    /// A position in the first line of a text that may match. `None` if no line matches. The text must be
+    /// printable ASCII, tabs and line feeds.
+    fn find_match(&mut self, text: &[u8]) -> Option<usize>;
+
+    /// Whether a line could match in a text of which only this is known: which texts it may contain.
+    fn can_match(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool;
 }
 
 /// A part of stored output, as it arrived.
@@ -89,10 +99,9 @@ pub struct RecordingPlace {
 pub struct Skimmed {
     /// The last skipped line, or the line before the range if none was skipped.
     pub to: LineNo,
-    /// Number of selected lines up to `to`. If no line was skipped, up to the start of the piece
-    /// that has `to`.
+    /// Number of selected lines up to `to`, or fewer: up to the start of the piece that has `to`.
     pub lines: u64,
-    /// The last line of the next piece, if that may have a match and must be searched line by line.
+    /// Lines after `to` and up to this one may match, and must be searched line by line.
     pub match_until: Option<LineNo>,
 }
 

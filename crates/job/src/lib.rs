@@ -37,7 +37,9 @@ pub use announced::{
     Announcements, BECOME_PASSWORD, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId,
     ProgramEnd, repeats_our_command,
 };
-pub use archive::{Archive, Coverage, RecordedPiece, RecordingPlace, Skimmed, StoredPieces};
+pub use archive::{
+    Archive, Coverage, LineSieve, RecordedPiece, RecordingPlace, Skimmed, StoredPieces,
+};
 pub use becomes::{BadBecome, Become, BecomeMethod};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};

@@ -406,6 +406,11 @@ impl Media for JobOutput {
                 segment,
                 bytes: Vec::new(),
             }),
+            // Not kept here: a search reads all pieces.
+            (SegmentPart::Filters(_), OpenMode::Read) => return Err(ErrorKind::NotFound.into()),
+            (SegmentPart::Filters(_), OpenMode::Write) => {
+                return Err(ErrorKind::Unsupported.into());
+            }
             (SegmentPart::Forgotten, OpenMode::Read) => {
                 let Some(bytes) = output.wait(output.read_forgotten())? else {
                     return Err(ErrorKind::NotFound.into());

@@ -255,7 +255,7 @@ impl Kept {
             ..query
         };
         let mut search = Search::new(query, &self.model, self.model.newest());
-        while let Some(lines) = search.fetch(&self.model) {
+        while let Some(lines) = search.fetch(&self.model, usize::MAX) {
             for fetched in lines {
                 let is_match = pattern.is_match(&fetched.line.text);
                 search.take(fetched, is_match);

@@ -101,13 +101,13 @@ impl Search {
         self.recent = newest.map(|line| Line::of(&line, Render::Clean)).collect();
     }
 
-    /// Reads the next lines. `None` if there is nothing left to search.
-    pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<Fetched>> {
+    /// Reads the next lines, at most `most`. `None` if there is nothing left to search.
+    pub fn fetch(&mut self, ring: &Ring, most: usize) -> Option<Vec<Fetched>> {
         // A full search still reads the context after its last match.
         if self.full && !self.lacks_context() {
             return None;
         }
-        let mut piece = self.walk.peek(ring, usize::MAX, Render::Clean);
+        let mut piece = self.walk.peek(ring, most, Render::Clean);
         piece.retain(|fetched| fetched.line.line_no <= self.until);
         let end = self.until.min(ring.newest());
         if piece.is_empty() && self.walk.cursor < end {
@@ -236,7 +236,7 @@ mod tests {
         change(&mut query);
         let mut search = Search::new(query, ring, ring.newest());
         let pattern = Regex::new(pattern).unwrap();
-        while let Some(lines) = search.fetch(ring) {
+        while let Some(lines) = search.fetch(ring, usize::MAX) {
             for fetched in lines {
                 let is_match = pattern.is_match(&fetched.line.text);
                 search.take(fetched, is_match);
@@ -300,7 +300,7 @@ mod tests {
         search.skip(last_skipped, &ring);
 
         ring.append(Stream::Stdout, b"error\n", 0);
-        let fetched = search.fetch(&ring).unwrap().remove(0);
+        let fetched = search.fetch(&ring, usize::MAX).unwrap().remove(0);
         search.take(fetched, true);
         let (matches, _) = search.finish();
         assert_eq!(numbers(&matches), [103]);
@@ -315,17 +315,17 @@ mod tests {
             ..query()
         };
         let mut search = Search::new(query, &ring, ring.newest());
-        let first_piece = search.fetch(&ring).unwrap();
+        let first_piece = search.fetch(&ring, usize::MAX).unwrap();
         let last = first_piece.len() - 1;
         assert!(last < 999, "the piece is a part of the output");
         for (index, fetched) in first_piece.into_iter().enumerate() {
             search.take(fetched, index == last);
         }
 
-        let second_piece = search.fetch(&ring).unwrap();
+        let second_piece = search.fetch(&ring, usize::MAX).unwrap();
         search.take(second_piece.into_iter().next().unwrap(), false);
 
-        assert_eq!(search.fetch(&ring), None);
+        assert_eq!(search.fetch(&ring, usize::MAX), None);
         assert_eq!(search.finish().0[0].after.len(), 1);
     }
 
@@ -334,7 +334,7 @@ mod tests {
         let ring = ring("x\ny\nz\n");
         let mut search = Search::new(query(), &ring, ring.newest());
         assert_eq!(lines_ahead(&search), Some((0, 3)));
-        let mut piece = search.fetch(&ring).unwrap().into_iter();
+        let mut piece = search.fetch(&ring, usize::MAX).unwrap().into_iter();
 
         search.take(piece.next().unwrap(), true);
         assert_eq!(lines_ahead(&search), None);
@@ -351,14 +351,14 @@ mod tests {
         });
         ring.append(Stream::Stdout, b"a\nb\n", 0);
         let mut search = Search::new(query(), &ring, ring.newest());
-        for fetched in search.fetch(&ring).unwrap() {
+        for fetched in search.fetch(&ring, usize::MAX).unwrap() {
             search.take(fetched, false);
         }
 
         ring.append(Stream::Stdout, "later\n".repeat(100).as_bytes(), 0);
-        assert_eq!(search.fetch(&ring), None);
+        assert_eq!(search.fetch(&ring, usize::MAX), None);
         ring.trim(0);
-        assert_eq!(search.fetch(&ring), None);
+        assert_eq!(search.fetch(&ring, usize::MAX), None);
 
         assert_eq!((search.cursor().value(), search.dropped_lines()), (2, 0));
     }
@@ -370,7 +370,7 @@ mod tests {
         ring.append(Stream::Stdout, b"later\n", 0);
         ring.trim(0);
 
-        assert_eq!(search.fetch(&ring), None);
+        assert_eq!(search.fetch(&ring, usize::MAX), None);
 
         assert_eq!((search.cursor().value(), search.dropped_lines()), (2, 2));
     }
@@ -388,7 +388,7 @@ mod tests {
         };
         let mut search = Search::new(query, &ring, LineNo::new(5));
 
-        assert_eq!(search.fetch(&ring), None);
+        assert_eq!(search.fetch(&ring, usize::MAX), None);
 
         assert_eq!((search.cursor().value(), search.dropped_lines()), (5, 5));
     }
@@ -422,11 +422,14 @@ mod tests {
             max_bytes: MATCH_BYTES + 2,
         };
         let mut search = Search::new(query, &ring, ring.newest());
-        let first = search.fetch(&ring).unwrap().remove(0);
+        let first = search.fetch(&ring, usize::MAX).unwrap().remove(0);
 
         search.take(first, true);
 
-        assert_eq!((search.fetch(&ring), search.ahead()), (None, None));
+        assert_eq!(
+            (search.fetch(&ring, usize::MAX), search.ahead()),
+            (None, None)
+        );
     }
 
     #[test]
@@ -463,7 +466,7 @@ mod tests {
             max_bytes: 100,
         };
         let mut search = Search::new(query, &ring, ring.newest());
-        let first = search.fetch(&ring).expect("there are lines");
+        let first = search.fetch(&ring, usize::MAX).expect("there are lines");
         assert!(first.len() < 9000, "one piece must not be everything");
         first.into_iter().for_each(|fetched| search.take(fetched, false));
         // Output that arrives meanwhile is for the next search; lines evicted meanwhile are
@@ -471,7 +474,7 @@ mod tests {
         ring.append(Stream::Stdout, b"nothing\n", 0);
         ring.trim(100_000);
         let gone = ring.before_first().value() - search.walk.cursor.value();
-        while let Some(lines) = search.fetch(&ring) {
+        while let Some(lines) = search.fetch(&ring, usize::MAX) {
             lines.into_iter().for_each(|fetched| search.take(fetched, false));
         }
         assert_eq!((search.dropped_lines(), search.matches.len()), (gone, 0));
@@ -496,7 +499,7 @@ mod tests {
         let mut search = Search::new(query, &ring, ring.newest());
         ring.append(Stream::Stdout, b"three\nfour\n", 0);
 
-        assert!(search.fetch(&ring).is_none());
+        assert!(search.fetch(&ring, usize::MAX).is_none());
 
         assert_eq!(search.cursor(), LineNo::new(2));
         assert_eq!(search.dropped_lines(), 2);

@@ -22,7 +22,10 @@ impl Media for Buffers {
             .keys()
             .filter_map(|(of, part): &(JobId, SegmentPart)| match part {
                 SegmentPart::Frames(segment) if of == job => Some(*segment),
-                SegmentPart::Frames(_) | SegmentPart::Index(_) | SegmentPart::Forgotten => None,
+                SegmentPart::Frames(_)
+                | SegmentPart::Index(_)
+                | SegmentPart::Filters(_)
+                | SegmentPart::Forgotten => None,
             })
             .collect())
     }
@@ -38,7 +41,7 @@ impl Media for Buffers {
     }
 
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()> {
-        for part in [SegmentPart::Frames(segment), SegmentPart::Index(segment)] {
+        for part in SegmentPart::of_segment(segment) {
             lock(&self.0).remove(&(job.clone(), part));
         }
         Ok(())

@@ -112,6 +112,7 @@ impl Files {
         let name = match part {
             SegmentPart::Frames(segment) => format!("{job}.{segment:06}.log"),
             SegmentPart::Index(segment) => format!("{job}.{segment:06}.idx"),
+            SegmentPart::Filters(segment) => format!("{job}.{segment:06}.filters"),
             SegmentPart::Forgotten => format!("{job}.forgotten"),
         };
         Ok(self.folder(job)?.join(name))
@@ -146,7 +147,8 @@ fn job_of(name: &str) -> Option<&str> {
     }
     let (before, _) = name
         .strip_suffix(".log")
-        .or_else(|| name.strip_suffix(".idx"))?
+        .or_else(|| name.strip_suffix(".idx"))
+        .or_else(|| name.strip_suffix(".filters"))?
         .rsplit_once('.')?;
     Some(before)
 }
@@ -156,6 +158,7 @@ fn part(name: &str) -> Option<SegmentPart> {
     match name.split_once('.') {
         Some((segment, "log")) => Some(SegmentPart::Frames(segment.parse().ok()?)),
         Some((segment, "idx")) => Some(SegmentPart::Index(segment.parse().ok()?)),
+        Some((segment, "filters")) => Some(SegmentPart::Filters(segment.parse().ok()?)),
         _ => (name == "forgotten").then_some(SegmentPart::Forgotten),
     }
 }
@@ -193,8 +196,7 @@ impl Media for Files {
     }
 
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()> {
-        // The index first: without its frames it would be left over, because nothing lists it.
-        for part in [SegmentPart::Index(segment), SegmentPart::Frames(segment)] {
+        for part in SegmentPart::of_segment(segment) {
             missing_is_fine(fs::remove_file(self.path(job, part)?))?;
         }
         Ok(())

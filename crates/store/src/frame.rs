@@ -248,7 +248,7 @@ fn read_checkpoint(payload: &[u8]) -> Option<Body<'static>> {
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (array, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*array)

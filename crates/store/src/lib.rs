@@ -22,6 +22,7 @@ mod error;
 #[cfg(any(test, feature = "test-support"))]
 mod faulty_media;
 mod files;
+mod filter;
 mod frame;
 mod kept_head;
 mod local_text;
@@ -56,7 +57,7 @@ pub use faulty_media::DiskFault;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
 pub use kept_head::KeptHead;
 pub use local_text::MemoryText;
-pub use log_writer::{LogLimits, SegmentWriter, Unsynced};
+pub use log_writer::{CompleteSegment, LogLimits, SegmentWriter, Unsynced};
 pub use mark::ReplayMark;
 pub use media::{Blob, Media, News, OpenMode, SegmentPart, read_all, read_into};
 #[cfg(any(test, feature = "test-support"))]

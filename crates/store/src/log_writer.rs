@@ -38,6 +38,14 @@ pub struct SegmentWriter {
     unsynced: bool,
     /// Files that were closed before their data was synced.
     closed_unsynced: Vec<Arc<dyn Blob>>,
+    /// Segments that are complete, until they are taken.
+    complete: Vec<CompleteSegment>,
+}
+
+/// A segment that gets no more output.
+pub struct CompleteSegment {
+    pub(super) log: Arc<StoredLog>,
+    pub(super) segment: u64,
 }
 
 /// Written data that may not be on disk yet.
@@ -85,6 +93,7 @@ impl SegmentWriter {
             has_index_failed: false,
             unsynced: false,
             closed_unsynced: Vec::new(),
+            complete: Vec::new(),
         }
     }
 
@@ -136,6 +145,7 @@ impl SegmentWriter {
         }
         // After `begin_segment`: the seal depends on the segment.
         let seal = self.seal();
+        let mut has_end = false;
         for (event, at, _) in &batch.events {
             let outcome;
             let body = match event {
@@ -149,6 +159,7 @@ impl SegmentWriter {
                     }
                 }
                 LogEvent::End(how) => {
+                    has_end = true;
                     outcome = serde_json::to_vec(how)?;
                     Body::End(&outcome)
                 }
@@ -163,6 +174,10 @@ impl SegmentWriter {
         let written = self.buffer.len() as u64;
         self.length += written;
         self.since_mark += written;
+        if has_end {
+            self.note_complete();
+            lock(&self.log.state).marks.shrink();
+        }
         Ok(())
     }
 
@@ -178,6 +193,22 @@ impl SegmentWriter {
             blobs.extend(self.blob.clone());
         }
         (!blobs.is_empty()).then_some(Unsynced(blobs))
+    }
+
+    /// Large segments that were completed and not taken yet.
+    pub fn take_complete(&mut self) -> Vec<CompleteSegment> {
+        std::mem::take(&mut self.complete)
+    }
+
+    /// Notes that this segment gets no more output.
+    fn note_complete(&mut self) {
+        // A smaller one is read as fast as its filters.
+        if self.length >= SMALLEST_SEGMENT {
+            self.complete.push(CompleteSegment {
+                log: Arc::clone(&self.log),
+                segment: self.segment,
+            });
+        }
     }
 
     /// Closes the file. It is opened again when needed.
@@ -272,6 +303,7 @@ impl SegmentWriter {
 
     fn begin_segment(&mut self) -> io::Result<()> {
         self.before.push_back((self.segment, self.length));
+        self.note_complete();
         // Hands the file to `take_unsynced` if its last writes are not synced.
         self.close_file();
         self.segment += 1;

@@ -96,6 +96,11 @@ impl ReplayMarks {
         }
     }
 
+    /// Frees unused storage.
+    pub(super) fn shrink(&mut self) {
+        self.all.shrink_to_fit();
+    }
+
     pub(super) fn gaps(&self) -> &[(LineNo, LineNo)] {
         &self.gaps
     }

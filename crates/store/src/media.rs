@@ -77,8 +77,21 @@ pub enum SegmentPart {
     Frames(u64),
     /// Its index.
     Index(u64),
+    /// Filters that tell which of its pieces can't contain a text.
+    Filters(u64),
     /// Not part of a segment: the list of deleted output.
     Forgotten,
+}
+
+impl SegmentPart {
+    /// The parts of a segment. The frames last: they are deleted last, because the others are found by them.
+    pub fn of_segment(segment: u64) -> [Self; 3] {
+        [
+            Self::Filters(segment),
+            Self::Index(segment),
+            Self::Frames(segment),
+        ]
+    }
 }
 
 /// Mode of opening a part.

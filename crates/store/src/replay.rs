@@ -53,6 +53,19 @@ impl Replay {
         }
     }
 
+    /// Continues at another frame.
+    pub(super) fn go_to(&mut self, segment: u64, offset: u64) {
+        if segment != self.segment {
+            self.segment = segment;
+            self.seal = Seal::new(&self.job, segment);
+            self.blob = None;
+        }
+        self.base = offset;
+        self.filled = 0;
+        self.read = 0;
+        self.checkpoint_at = offset;
+    }
+
     /// Bytes of damaged frames that were passed over so far.
     pub(super) fn skipped(&self) -> u64 {
         self.skipped
@@ -209,13 +222,8 @@ impl Replay {
             return Ok(true);
         }
         self.skipped += self.unread()?;
-        self.segment += 1;
-        self.seal = Seal::new(&self.job, self.segment);
+        self.go_to(self.segment + 1, 0);
         self.blob = Some(next);
-        self.base = 0;
-        self.filled = 0;
-        self.read = 0;
-        self.checkpoint_at = 0;
         Ok(true)
     }
 

@@ -11,7 +11,7 @@ use super::media::{Media, News, OpenMode, SegmentPart, read_all};
 use super::replay::Replay;
 use sshjobs_base::lock::lock;
 use sshjobs_job::{
-    Archive, Coverage, JobId, LineRange, LogEvent, Outcome, OutputSpan, RecordedPiece,
+    Archive, Coverage, JobId, LineRange, LineSieve, LogEvent, Outcome, OutputSpan, RecordedPiece,
     RecordingPlace, Skimmed, SpanStart, StoredPieces,
 };
 use sshjobs_output::{
@@ -491,10 +491,10 @@ impl Archive for StoredLog {
         &self,
         lines: LineRange,
         selection: Selection,
-        has_no_match: &mut dyn FnMut(&[u8]) -> bool,
+        sieve: &mut dyn LineSieve,
     ) -> Option<Skimmed> {
         // The search line by line meets the same error and reports it.
-        self.skim_through(lines, selection, has_no_match).ok().flatten()
+        self.skim_through(lines, selection, sieve).ok().flatten()
     }
 
     fn recording(&self, from: Option<RecordingPlace>) -> io::Result<StoredPieces> {

@@ -13,7 +13,7 @@ use super::storing::Storing;
 use sshjobs_base::sync::atomic::Ordering::Relaxed;
 use sshjobs_base::sync::lock;
 use sshjobs_job::JobId;
-use sshjobs_store::StoreError;
+use sshjobs_store::{CompleteSegment, StoreError};
 
 /// Output is shown before it is stored once nothing at all was stored for this time.
 pub(super) const OVERDUE: Duration = Duration::from_secs(5);
@@ -38,6 +38,7 @@ impl Storing {
                 writer.append(&batch)
             };
             kept.stored_bytes.store(writer.bytes(), Relaxed);
+            self.have_filters_written(writer.take_complete());
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
                 self.health.count_error();
@@ -82,6 +83,18 @@ impl Storing {
         }
         // The job's queue is not empty, so the job itself does not notify this thread again.
         self.calls.send(id.clone()).ok();
+    }
+
+    /// Has filters written for complete segments.
+    fn have_filters_written(&self, segments: Vec<CompleteSegment>) {
+        // In a shared store, a segment is read over the network, and so would be its filters.
+        if self.is_shared {
+            return;
+        }
+        for segment in segments {
+            // Fails only once the thread has ended, with `Storing`.
+            self.complete.send(segment).ok();
+        }
     }
 
     /// Whether output is still stored by this writer. Not if the job was given up, even if it was

@@ -2,7 +2,7 @@ use tokio::sync::oneshot;
 
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_job::JobId;
-use sshjobs_store::{Record, StoreError};
+use sshjobs_store::{CompleteSegment, Record, StoreError};
 
 /// Receivers of the requests to a [`Storing`](super::Storing).
 pub(crate) struct StoringRequests {
@@ -14,6 +14,8 @@ pub(crate) struct StoringRequests {
     pub(super) end_for_sync: Receiver<()>,
     /// The same, for the thread that shows overdue output.
     pub(super) end_for_overdue: Receiver<()>,
+    /// Segments to write filters for.
+    pub(super) complete: Receiver<CompleteSegment>,
 }
 
 /// A request to the thread that writes records.

@@ -19,11 +19,13 @@ use sshjobs_base::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use sshjobs_base::sync::mpsc::{Sender, channel};
 use sshjobs_base::sync::{Mutex, lock};
 use sshjobs_job::{EndOfJob, Job, JobId, MachineId, OutputStore, Storage, StoreLoad};
-use sshjobs_store::{LogLimits, Record, SegmentWriter, SharedText, Store, StoreLimits, StoredLog};
+use sshjobs_store::{
+    CompleteSegment, LogLimits, Record, SegmentWriter, SharedText, Store, StoreLimits, StoredLog,
+};
 
 /// Stores the output of this process's jobs and keeps their records up to date. Some threads write
-/// output, as many as the store serves at once; one syncs it to disk, one writes records, and one
-/// shows output that takes too long to store.
+/// output, as many as the store serves at once; one syncs it to disk, one writes records, one shows
+/// output that takes too long to store, and one writes filters for searches.
 pub(crate) struct Storing {
     pub(crate) store: Arc<dyn Store>,
     pub(super) limits: LogLimits,
@@ -31,6 +33,8 @@ pub(crate) struct Storing {
     /// Jobs with output to store.
     pub(super) calls: Sender<JobId>,
     pub(super) tasks: Sender<Task>,
+    /// Segments to write filters for.
+    pub(super) complete: Sender<CompleteSegment>,
     /// Bytes of all jobs that wait to be stored.
     pub(super) waiting: AtomicIsize,
     pub(super) kept: Mutex<HashMap<JobId, Arc<JobBeingStored>>>,
@@ -97,6 +101,7 @@ impl Storing {
         let (tasks, asked) = channel();
         let (sync_on, end_for_sync) = channel();
         let (watch_on, end_for_overdue) = channel();
+        let (complete, completed) = channel();
         let waiting = AtomicIsize::new(0);
         let (taken_over, receiver) = mpsc::channel(TAKEN_OVER);
         let storing = Arc::new(Self {
@@ -110,6 +115,7 @@ impl Storing {
             bounds,
             calls,
             tasks,
+            complete,
             waiting,
             kept: Mutex::default(),
             to_store_again: Mutex::default(),
@@ -124,6 +130,7 @@ impl Storing {
             tasks: asked,
             end_for_sync,
             end_for_overdue,
+            complete: completed,
         };
         (storing, requests)
     }

@@ -5,6 +5,8 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use rustix::{process::setpriority_process, thread::gettid};
 use tokio::time::Instant;
 
 use super::health::warn;
@@ -13,12 +15,16 @@ use super::storing::Storing;
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_base::sync::{Mutex, lock};
 use sshjobs_job::JobId;
+use sshjobs_store::CompleteSegment;
 
 /// Interval at which written output is synced to disk and records of running jobs are updated.
 const ROUND: Duration = Duration::from_secs(1);
 /// Interval at which stored jobs that exceed a limit are deleted.
 const SWEEP: Duration = Duration::from_secs(30);
 const FIRST_SWEEP: Duration = Duration::from_secs(2);
+/// Priority of work that nobody waits for, as of nice(1).
+#[cfg(target_os = "linux")]
+const LOWEST_PRIORITY: i32 = 19;
 /// Maximum requests handled together by the records thread.
 const MOST_TASKS: usize = 256;
 
@@ -30,6 +36,7 @@ impl StoringRequests {
             tasks,
             end_for_sync,
             end_for_overdue,
+            complete,
         } = self;
         let [for_disk, for_records, for_overdue] = [(); 3].map(|()| Arc::downgrade(storing));
         let called = Arc::new(Mutex::new(called));
@@ -49,6 +56,9 @@ impl StoringRequests {
         thread::Builder::new()
             .name("sshjobs-records".into())
             .spawn(move || keep_records(&for_records, &tasks))?;
+        thread::Builder::new()
+            .name("sshjobs-filters".into())
+            .spawn(move || write_filters(&complete))?;
         Ok(())
     }
 
@@ -100,6 +110,26 @@ fn show_overdue_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
         storing.show_overdue_or_store_again();
+    }
+}
+
+/// Ends when the senders are gone. A search without filters is slower, and finds the same.
+fn write_filters(complete: &Receiver<CompleteSegment>) {
+    give_way();
+    while let Ok(segment) = complete.recv() {
+        // Usually because it was deleted meanwhile.
+        if let Err(error) = segment.write_filters() {
+            tracing::debug!(%error, "the filters of a segment could not be written");
+        }
+    }
+}
+
+/// Lets other threads run before this one, so that no output waits for it.
+fn give_way() {
+    // Linux has a priority for each thread; elsewhere it is that of the process.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = setpriority_process(Some(gettid()), LOWEST_PRIORITY) {
+        tracing::debug!(%error, "the filters are written with the usual priority");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Pattern matching with a time budget, off the runtime's threads.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use regex_syntax::hir::{Hir, HirKind, Look};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use super::alternatives::Alternatives;
+use crate::LineSieve;
 use sshjobs_base::lock::lock;
 
 /// Matches patterns in lines on threads of tokio's blocking pool. Each value has one budget of time for all its calls, and
@@ -139,12 +142,11 @@ impl<const N: usize> Matching<N> {
         Ok(std::mem::take(&mut *lock(&found)))
     }
 
-    /// Runs `sift` on a matching thread. `sift` gets a function that returns true if no line of a
-    /// text matches any pattern. The text must be printable ASCII, tabs and line feeds. Once the time is over, the
-    /// function returns false.
+    /// Runs `sift` on a matching thread, with a sieve of all patterns. Once the time is over, the sieve
+    /// rules out nothing.
     pub async fn sift<T: Send + 'static>(
         &mut self,
-        sift: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> T + Send + 'static,
+        sift: impl FnOnce(&mut dyn LineSieve) -> T + Send + 'static,
     ) -> Result<T, TooSlow> {
         let Ok(Ok(place)) = timeout(THREAD_WAIT, THREADS.acquire()).await else {
             return Err(TooSlow::Busy);
@@ -161,12 +163,13 @@ impl<const N: usize> Matching<N> {
             let sieves = sieves.get_or_init(|| {
                 patterns.iter().flatten().map(|pattern| Sieve::new(pattern, longest)).collect()
             });
-            sift(&mut |lines| {
-                let is_in_time = !given_up.load(Relaxed) && Instant::now() < deadline;
-                is_in_time && sieves.iter().all(|sieve| sieve.has_no_match(lines))
+            sift(&mut SievesInTime {
+                sieves,
+                given_up: &given_up,
+                deadline,
             })
         });
-        // Without a timeout: after the deadline the function returns false at once, so `sift` ends soon.
+        // Without a timeout: after the deadline the sieve rules out nothing, so `sift` ends soon.
         let sifted = sifting.await;
         self.time = self.time.saturating_sub(began.elapsed());
         sifted.map_err(|error| match error.try_into_panic() {
@@ -183,6 +186,26 @@ impl<const N: usize> Matching<N> {
     }
 }
 
+/// The sieves of all patterns, until their time is over.
+struct SievesInTime<'a> {
+    sieves: &'a [Sieve],
+    given_up: &'a AtomicBool,
+    deadline: Instant,
+}
+
+impl LineSieve for SievesInTime<'_> {
+    fn find_match(&mut self, text: &[u8]) -> Option<usize> {
+        if self.given_up.load(Relaxed) || Instant::now() >= self.deadline {
+            return Some(0);
+        }
+        self.sieves.iter().filter_map(|sieve| sieve.find_match(text)).min()
+    }
+
+    fn can_match(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.sieves.iter().any(|sieve| sieve.alternatives.is_possible(may_contain))
+    }
+}
+
 /// Finds texts in which no line matches a pattern.
 #[derive(Debug)]
 struct Sieve {
@@ -191,6 +214,7 @@ struct Sieve {
     longest: usize,
     /// Text that every matching line contains. Searching for it is several times faster than matching.
     required_text: Option<Finder<'static>>,
+    alternatives: Alternatives,
     /// The pattern for many lines at once. It may match across lines, but if it does not match, no line does.
     of_many_lines: Option<bytes::Regex>,
 }
@@ -210,53 +234,58 @@ impl Sieve {
             pattern: pattern.clone(),
             longest,
             required_text,
+            alternatives: Alternatives::of(parsed.as_ref()),
             of_many_lines,
         }
     }
 
-    /// Whether no line matches. The text must be printable ASCII, tabs and line feeds.
+    /// A position in the first line that may match. The text must be printable ASCII, tabs and line feeds.
     ///
     /// A text is a piece between two marks of the store, which bounds the time of a match. A pattern that
     /// often matches across lines, such as `\s+x`, costs up to twice the time.
-    fn has_no_match(&self, text: &[u8]) -> bool {
+    fn find_match(&self, text: &[u8]) -> Option<usize> {
         match self.search_for_required_text(text) {
-            Searched::NoMatch => true,
-            Searched::MayMatch => false,
-            Searched::Unsearched(rest) => self.has_no_match_in(rest),
+            Searched::NoMatch => None,
+            Searched::MayMatch(position) => Some(position),
+            Searched::Unsearched(start) => Some(start + self.find_match_in(&text[start..])?),
         }
     }
 
     /// Matches the lines that have the required text, unless they are many.
-    fn search_for_required_text<'a>(&self, text: &'a [u8]) -> Searched<'a> {
+    fn search_for_required_text(&self, text: &[u8]) -> Searched {
         let Some(required_text) = &self.required_text else {
-            return Searched::Unsearched(text);
+            return Searched::Unsearched(0);
         };
-        let mut rest = text;
+        let mut searched = 0;
         let mut lines_matched = 0;
-        while let Some(position) = required_text.find(rest) {
-            let searched = text.len() - rest.len();
+        while let Some(position) = required_text.find(&text[searched..]) {
             if lines_matched >= FIRST_LINES + searched / BYTES_SEARCHED_PER_MATCH {
-                return Searched::Unsearched(rest);
+                return Searched::Unsearched(searched);
             }
-            let (line, after) = line_at(rest, position);
-            if !self.misses(line) {
-                return Searched::MayMatch;
+            let line = line_at(text, searched + position);
+            if !self.misses(&text[line.clone()]) {
+                return Searched::MayMatch(line.start);
             }
-            rest = after;
+            searched = text.len().min(line.end + 1);
             lines_matched += 1;
         }
         Searched::NoMatch
     }
 
-    fn has_no_match_in(&self, lines: &[u8]) -> bool {
+    /// The start of the first line that may match.
+    fn find_match_in(&self, lines: &[u8]) -> Option<usize> {
         if let Some(pattern) = &self.of_many_lines
             && !pattern.is_match(lines)
         {
-            return true;
+            return None;
         }
-        lines
-            .split_inclusive(|&byte| byte == b'\n')
-            .all(|line| self.misses(line.strip_suffix(b"\n").unwrap_or(line)))
+        let mut start = 0;
+        lines.split_inclusive(|&byte| byte == b'\n').find_map(|line| {
+            let line_start = start;
+            start += line.len();
+            let is_match = !self.misses(line.strip_suffix(b"\n").unwrap_or(line));
+            is_match.then_some(line_start)
+        })
     }
 
     /// Whether a line does not match. False if it is too long to be matched.
@@ -267,25 +296,20 @@ impl Sieve {
 }
 
 /// Result of a search for the required text.
-enum Searched<'a> {
+enum Searched {
     /// No line matches.
     NoMatch,
-    /// A line matches, or is too long.
-    MayMatch,
-    /// This rest has not been searched: many lines have the required text, or the pattern has none.
-    Unsearched(&'a [u8]),
+    /// The line that starts here matches, or is too long.
+    MayMatch(usize),
+    /// From here on nothing has been searched: many lines have the required text, or the pattern has none.
+    Unsearched(usize),
 }
 
-/// The line around a position, and the text after its line feed.
-fn line_at(text: &[u8], position: usize) -> (&[u8], &[u8]) {
+/// The line around a position, without its line feed.
+fn line_at(text: &[u8], position: usize) -> Range<usize> {
     let start = memrchr(b'\n', &text[..position]).map_or(0, |line_feed| line_feed + 1);
-    match memchr(b'\n', &text[position..]) {
-        Some(length) => (
-            &text[start..position + length],
-            &text[position + length + 1..],
-        ),
-        None => (&text[start..], &[]),
-    }
+    let end = memchr(b'\n', &text[position..]).map_or(text.len(), |length| position + length);
+    start..end
 }
 
 /// A text that every match contains: the longest literal that is not optional. It is never empty.
@@ -340,9 +364,11 @@ mod tests {
             let pattern = Regex::new(&pattern).unwrap();
             let end = if is_ended { "\n" } else { "" };
             let text = lines.join("\n") + end;
-            let expected = !text.lines().any(|line| pattern.is_match(line));
+            let expected = text.lines().position(|line| pattern.is_match(line));
             let sieve = Sieve::new(&pattern, usize::MAX);
-            prop_assert_eq!(sieve.has_no_match(text.as_bytes()), expected);
+            let found = sieve.find_match(text.as_bytes());
+            let found = found.map(|position| memchr::memchr_iter(b'\n', &text.as_bytes()[..position]).count());
+            prop_assert_eq!(found, expected);
         }
     }
 
@@ -364,9 +390,10 @@ mod tests {
         let text = format!("{}ab!\n", "ab\n".repeat(20));
         for pattern in ["ab.$", "ab!"] {
             let sieve = Sieve::new(&Regex::new(pattern).unwrap(), usize::MAX);
-            assert!(!sieve.has_no_match(text.as_bytes()), "{pattern}");
-            assert!(
-                sieve.has_no_match("ab\n".repeat(20).as_bytes()),
+            assert_eq!(sieve.find_match(text.as_bytes()), Some(60), "{pattern}");
+            assert_eq!(
+                sieve.find_match("ab\n".repeat(20).as_bytes()),
+                None,
                 "{pattern}"
             );
         }
@@ -375,9 +402,9 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_may_match_if_it_has_the_required_text() {
         let sieve = |pattern: &str| Sieve::new(&Regex::new(pattern).unwrap(), 4);
-        assert!(sieve("ab").has_no_match(b"xxxxxx\n"));
-        assert!(!sieve("ab").has_no_match(b"xxabxx\n"));
-        assert!(!sieve("[0-9]").has_no_match(b"xxxxxx\n"));
+        assert_eq!(sieve("ab").find_match(b"xxxxxx\n"), None);
+        assert_eq!(sieve("ab").find_match(b"xxabxx\n"), Some(0));
+        assert_eq!(sieve("[0-9]").find_match(b"xxxxxx\n"), Some(0));
     }
 
     #[test]

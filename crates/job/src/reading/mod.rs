@@ -1,5 +1,6 @@
 //! Reads of a job: by cursor, by position and by pattern.
 
+mod alternatives;
 mod follow;
 mod matching;
 mod output_reader;

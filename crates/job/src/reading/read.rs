@@ -280,7 +280,12 @@ impl Job {
                     .await;
             }
             let span = OutputSpan::after(search.cursor(), selection);
-            let fetching = reader.read(span, has_piece, |ring| search.fetch(ring));
+            // Of lines that may match, more are fetched only once a skim has not passed them over.
+            let most = match match_until.since(search.cursor()) {
+                0 => usize::MAX,
+                lines => usize::try_from(lines).unwrap_or(usize::MAX),
+            };
+            let fetching = reader.read(span, has_piece, |ring| search.fetch(ring, most));
             let Some(lines) = fetching.await else { break };
             let fetched = lines.len();
             let texts = lines.iter().map(|fetched| self.display(&fetched.line)).collect();
@@ -333,9 +338,7 @@ impl Job {
             last: until,
         };
         let Some(archive) = self.archive().cloned() else { return Ok(None) };
-        matching
-            .sift(move |has_no_match| archive.skim(ahead, selection, has_no_match))
-            .await
+        matching.sift(move |sieve| archive.skim(ahead, selection, sieve)).await
     }
 
     /// The host that printed a line of a fleet. `None` for a job on one host.

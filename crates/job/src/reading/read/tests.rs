@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::log::LogChange;
 use crate::{
-    Archive, Caller, Coverage, Draft, Exit, Outcome, Positions, RecordingPlace, Storage,
+    Archive, Caller, Coverage, Draft, Exit, LineSieve, Outcome, Positions, RecordingPlace, Storage,
     StoredPieces,
 };
 use sshjobs_base::lock::lock;
@@ -30,12 +30,7 @@ impl Archive for SlowArchive {
         None
     }
 
-    fn skim(
-        &self,
-        _: LineRange,
-        _: Selection,
-        _: &mut dyn FnMut(&[u8]) -> bool,
-    ) -> Option<Skimmed> {
+    fn skim(&self, _: LineRange, _: Selection, _: &mut dyn LineSieve) -> Option<Skimmed> {
         None
     }
 
