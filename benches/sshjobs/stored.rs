@@ -103,7 +103,8 @@ pub(crate) async fn throughput(report: &mut Report) {
     let sshd = Sshd::start().await;
     let (with, without) = (service(&sshd, true), service(&sshd, false));
     let command = format!("yes '{:.<79}' | head -n {LINES}", "a line of eighty bytes ");
-    let (mut stored, mut plain, mut ssh, mut cpu) = (Vec::new(), Vec::new(), Vec::new(), [0.0; 2]);
+    let (mut stored, mut plain, mut cpu) = (Vec::new(), Vec::new(), [0.0; 2]);
+    let (mut ssh, mut disk) = (Vec::new(), Vec::new());
     for _ in 0..3 {
         let before = cpu_seconds();
         stored.push(many_lines(&with, &command, false).await);
@@ -120,8 +121,10 @@ pub(crate) async fn throughput(report: &mut Report) {
             .stdout(Stdio::null());
         assert!(peer.status().unwrap().success());
         ssh.push(begun.elapsed());
+        disk.push(write_to_disk(&sshd, LINES * 80));
     }
-    let (stored, plain, ssh) = (median(stored), median(plain), median(ssh));
+    let (stored, plain) = (median(stored), median(plain));
+    let (ssh, disk) = (median(ssh), median(disk));
     let rate =
         |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
     report.row(
@@ -130,6 +133,13 @@ pub(crate) async fn throughput(report: &mut Report) {
         &rate(ssh),
         ratio(ssh, stored),
         "≥ 0.8",
+    );
+    report.row(
+        "the same against dd of as many bytes to the same disk, with its sync",
+        &rate(stored),
+        &rate(disk),
+        ratio(disk, stored),
+        "≥ 0.95 if the disk is slower than ssh",
     );
     report.row(
         "the same with the store off",
@@ -146,6 +156,23 @@ pub(crate) async fn throughput(report: &mut Report) {
         Some(cpu[0] / cpu[1]),
         "≤ 1.6",
     );
+}
+
+/// The time in which the disk takes these bytes from a program that does nothing else.
+fn write_to_disk(sshd: &Sshd, bytes: u64) -> Duration {
+    const BLOCK: u64 = 64 << 10;
+    let file = sshd.path("state").join("dd");
+    let begun = Instant::now();
+    let mut dd = Command::new("dd");
+    dd.args(["if=/dev/zero", "bs=64k", "conv=fdatasync"]);
+    dd.args([
+        format!("of={}", file.display()),
+        format!("count={}", bytes.div_ceil(BLOCK)),
+    ]);
+    assert!(dd.stderr(Stdio::null()).status().unwrap().success());
+    let elapsed = begun.elapsed();
+    std::fs::remove_file(file).unwrap();
+    elapsed
 }
 
 /// A page and a search, in ever more stored lines.
