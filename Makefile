@@ -153,7 +153,9 @@ picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 	fixtures/picture target/debug/sshjobs
 
 bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Writes target/bench
-	fixtures/nats/with-nats cargo bench --locked --bench sshjobs -- $(PARTS)
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 rg:ripgrep rsync:rsync parallel:parallel /usr/bin/time:time
+	fixtures/with-packages fixtures/peers fixtures/nats/with-nats \
+		sh -c 'PATH=$$PACKAGES/venv/bin:$$PATH exec cargo bench --locked --bench sshjobs -- $(PARTS)'
 
 tokens:  ## Play twelve tasks with sshjobs, with ssh in a shell and with three MCP servers; write calls, bytes and tokens of each to docs/tokens.md
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 tmux:tmux script:util-linux ps:procps

@@ -212,7 +212,7 @@ fn configure(sshd: &Sshd, hosts: u32) {
 }
 
 /// For ansible: as ssh does it by itself.
-const COLD: &[(&str, &str)] = &[
+pub(crate) const COLD: &[(&str, &str)] = &[
     ("ANSIBLE_HOST_KEY_CHECKING", "True"),
     ("ANSIBLE_SSH_ARGS", "-o ControlMaster=no"),
 ];

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::fleet::{Figures, Serving, timed};
+use crate::fleet::{COLD, Figures, Serving, timed};
 use crate::many_hosts_rig::ManyHosts;
 use crate::report::{Report, is_installed};
 
@@ -42,7 +42,7 @@ pub(crate) fn rows(report: &mut Report) {
         let cold = timed(&ours(&rig, "run"), &[]).expect("sshjobs runs");
         for (name, line) in peers(&rig, hosts) {
             let what = format!("uptime on {hosts} hosts, from nothing, against {name}");
-            let theirs = timed(&line, &[]);
+            let theirs = timed(&line, COLD);
             let ratio = theirs.as_ref().map(|theirs| cold.seconds / theirs.seconds);
             let theirs = theirs.map_or_else(|| "failed".to_owned(), |theirs| theirs.shown());
             report.row(&what, &cold.shown(), &theirs, ratio, "–");
@@ -121,14 +121,20 @@ fn warm(rig: &ManyHosts) -> Figures {
 
 fn peers(rig: &ManyHosts, hosts: usize) -> Vec<(&'static str, String)> {
     let directory = rig.directory.path().display().to_string();
-    std::fs::write(rig.path("asyncssh.py"), ASYNCSSH).unwrap();
+    std::fs::write(rig.path("with_asyncssh.py"), ASYNCSSH).unwrap();
     std::fs::write(rig.path("parallel_ssh.py"), PARALLEL_SSH).unwrap();
     let config = format!("{directory}/ssh_config");
+    let names = std::fs::read_to_string(rig.path("hosts")).unwrap();
+    let inventory: String = names
+        .lines()
+        .map(|name| format!("{name} ansible_ssh_common_args='-F {config}'\n"))
+        .collect();
+    std::fs::write(rig.path("inventory.ini"), inventory).unwrap();
     let mut peers = vec![
         (
             "asyncssh",
             format!(
-                "python3 {directory}/asyncssh.py {directory}/addresses {directory}/id {directory}/known_hosts"
+                "python3 {directory}/with_asyncssh.py {directory}/addresses {directory}/id {directory}/known_hosts"
             ),
         ),
         (
@@ -138,6 +144,12 @@ fn peers(rig: &ManyHosts, hosts: usize) -> Vec<(&'static str, String)> {
     ];
     if hosts <= MOST_PROCESSES {
         peers.extend([
+            (
+                "ansible -m raw",
+                format!(
+                    "ansible all -i {directory}/inventory.ini -f {AT_A_TIME} -m raw -a uptime"
+                ),
+            ),
             (
                 "ssh under xargs",
                 format!(
