@@ -74,7 +74,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("cli", 13_400),
     ("core", 26_300),
     ("http", 6_600),
-    ("job", 8_200),
+    ("job", 8_300),
     ("mcp", 3_500),
     ("nats", 4_200),
     ("output", 3_650),
@@ -82,7 +82,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("policy", 5_150),
     ("ssh", 5_750),
     ("sshjobs", 2_240),
-    ("store", 4_200),
+    ("store", 4_500),
     ("wire", 10_750),
 ];
 
