@@ -123,6 +123,7 @@ async fn measure() {
         "http-raw" server::raw(&mut report, &sshd),
         "http-run" server::run(&mut report, &sshd),
         "http-idle" server::idle(&mut report, &sshd),
+        "http-output" server::after_output(&mut report, &sshd),
     );
     measure!("Files and forwards":
         "files-one" files::one_file(&mut report, &sshd),

@@ -291,3 +291,28 @@ pub(crate) fn idle(report: &mut Report, sshd: &Sshd) {
     );
     drop(clients);
 }
+
+/// The memory of a server whose jobs have printed much.
+pub(crate) fn after_output(report: &mut Report, sshd: &Sshd) {
+    const JOBS: usize = 3;
+    // A finished job keeps its last lines in memory for half a minute.
+    const REST: Duration = Duration::from_secs(35);
+    let server = Server::start(sshd);
+    let caller = server.caller(sshd, "output", &[]);
+    caller.ok("run", json!({"host": HOST, "command": "true"}));
+    let before = server.memory();
+    for _ in 0..JOBS {
+        let id = caller.spawn("seq -f 'line %.0f of a long log that continues' 10000000");
+        let wait = json!({"job_ids": [id], "wait_ms": 50_000});
+        while caller.ok("wait", wait.clone())["ended"] == json!(0) {}
+    }
+    std::thread::sleep(REST);
+    let mebibytes = |kibibytes: u64| format!("{:.1} MiB", kibibytes as f64 / 1024.0);
+    report.row(
+        "RSS of a server after 1.2 GB of output of three jobs, against before",
+        &mebibytes(server.memory()),
+        &mebibytes(before),
+        None,
+        "≤ 30 MiB",
+    );
+}
