@@ -413,7 +413,10 @@ async fn a_job_of_a_damaged_database_is_not_called_unknown() {
     drop(first);
     // A thread of the first service may close the database a moment later, and write to it then. SQLite
     // removes its log at the last close.
-    eventually("the database is closed", async || !state.join("jobs.db-wal").exists()).await;
+    eventually("the database is closed", async || {
+        !state.join("jobs.db-wal").exists()
+    })
+    .await;
     std::fs::write(state.join("jobs.db"), "no database".repeat(1000)).unwrap();
     let service = service(&sshd, &state);
     let error = service.tail(all(&job)).await.unwrap_err();

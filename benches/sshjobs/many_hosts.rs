@@ -146,9 +146,7 @@ fn peers(rig: &ManyHosts, hosts: usize) -> Vec<(&'static str, String)> {
         peers.extend([
             (
                 "ansible -m raw",
-                format!(
-                    "ansible all -i {directory}/inventory.ini -f {AT_A_TIME} -m raw -a uptime"
-                ),
+                format!("ansible all -i {directory}/inventory.ini -f {AT_A_TIME} -m raw -a uptime"),
             ),
             (
                 "ssh under xargs",
