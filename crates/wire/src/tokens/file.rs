@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FlockOperation, flock};
-#[cfg(target_os = "linux")]
-use rustix::fs::{FsWord, fstatfs};
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use rustix::fs::{FsWord, statfs};
 
 use super::TokenEntry;
 use super::error::TokensError;
@@ -25,7 +25,7 @@ pub(super) struct TokensFile {
 struct ReadFile {
     stamp: Stamp,
     entries: Arc<[TokenEntry]>,
-    /// Whether it is on a disk of this machine, so that a look at its metadata does not wait.
+    /// Whether its path is on disks of this machine, so that a look at its metadata does not wait for a network.
     is_local: bool,
 }
 
@@ -93,7 +93,7 @@ impl Home for TokensFile {
         }
         // Of the file that is read: it may have been replaced since the first look.
         let stamp = self.stamp(&metadata)?;
-        let is_local = is_on_local_disk(&file);
+        let is_local = is_on_local_disks(&self.file);
         let contents: Contents =
             serde_json::from_reader(io::BufReader::new(file)).map_err(|source| {
                 TokensError::Damaged {
@@ -142,15 +142,19 @@ impl Home for TokensFile {
     }
 }
 
-/// Whether a file is known to be on a disk of this machine. A network disk may not answer for long.
-#[cfg(target_os = "linux")]
-fn is_on_local_disk(file: &File) -> bool {
+/// Whether a file and all directories on the way to it are known to be on disks of this machine. A network disk
+/// may take long to answer.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn is_on_local_disks(file: &Path) -> bool {
     /// Types of local file systems, from linux/magic.h: ext2 to ext4, XFS, Btrfs, F2FS, tmpfs.
     const LOCAL: [FsWord; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x0102_1994];
-    fstatfs(file).is_ok_and(|found| LOCAL.contains(&found.f_type))
+    let Ok(target) = file.canonicalize() else { return false };
+    // Both, because the path may lead through symbolic links.
+    let mut all = file.ancestors().chain(target.ancestors());
+    all.all(|path| statfs(path).is_ok_and(|found| LOCAL.contains(&found.f_type)))
 }
 
-#[cfg(not(target_os = "linux"))]
-fn is_on_local_disk(_file: &File) -> bool {
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+fn is_on_local_disks(_file: &Path) -> bool {
     false
 }

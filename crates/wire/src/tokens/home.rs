@@ -12,7 +12,7 @@ pub(super) trait Home: Send + Sync {
     /// All tokens, including expired ones, in the order of creation.
     fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError>;
 
-    /// All tokens, if they are known without waiting for a disk or the network.
+    /// All tokens, if they are known without waiting for a network or a network disk.
     fn list_at_once(&self) -> Option<Arc<[TokenEntry]>>;
 
     /// Reads the list again, past any copy. Blocking.

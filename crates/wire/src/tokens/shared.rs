@@ -70,7 +70,7 @@ impl Home for SharedTokens {
     }
 
     fn list_at_once(&self) -> Option<Arc<[TokenEntry]>> {
-        // The text is in memory, because changes are told.
+        // The text is kept in memory, by a watch.
         Some(self.read().ok()?.entries)
     }
 

@@ -67,8 +67,8 @@ impl Tokens {
         }
     }
 
-    /// The same, if it is found without waiting for a disk or the network. `None` says nothing about
-    /// the token.
+    /// Like [`caller_of`](Self::caller_of), but only if that needs no network and no network disk. `None` says
+    /// nothing about the token.
     pub fn caller_at_once(&self, token: &str) -> Option<(Caller, Rights)> {
         caller_in(&self.home.list_at_once()?, token).ok()
     }
@@ -228,7 +228,7 @@ mod tests {
         let one = tokens.add("one", run(), None).unwrap();
         let two = tokens.add("two", run(), None).unwrap();
         assert!(server.caller_of(one.reveal()).is_ok());
-        // Not known at once if the directory is on a network disk.
+        // Not known at once if the directory may be on a network disk.
         let quick = server.caller_at_once(one.reveal());
         assert!(quick.is_none_or(|(caller, _)| caller == Caller::new("one")));
         tokens.revoke("one").unwrap();
