@@ -13,8 +13,8 @@ use sshjobs_wire::{
     PutReply, Screen, VoteRequest, WireRequest, document_schema,
 };
 
-/// The text of the API document. It is made once: each time anew, its many small parts would come to lie
-/// between the memory of connections that are open then, and keep the allocator from giving it back.
+/// The text of the API document. It is made once: its thousands of small allocations would come to lie between
+/// those of open connections, and the allocator could not give that memory back.
 pub(crate) fn text() -> Bytes {
     static TEXT: OnceLock<Bytes> = OnceLock::new();
     TEXT.get_or_init(|| document().to_string().into()).clone()
