@@ -20,7 +20,7 @@ pub trait Archive: Send + Sync + fmt::Debug {
 
     /// Skips stored pieces without a match, at most to the end of the range. The sieve gets the text
     /// of each piece that is stored exactly as it is shown (printable ASCII, no overlong line), unless
-    /// what the store knows of the piece rules out a match; any other piece may have a match. `None` if
+    /// its filter rules out a match; any other piece may have a match. `None` if
     /// the range has no whole piece. Blocking: it reads files.
     fn skim(
         &self,
@@ -49,13 +49,13 @@ pub trait Archive: Send + Sync + fmt::Debug {
     fn read_deleted(&self) -> io::Result<RingOrigin>;
 }
 
-/// Tells where a search need not look line by line.
+/// Finds the parts of output that a search must read line by line.
 pub trait LineSieve {
     /// A position in the first line of a text that may match. `None` if no line matches. The text must be
     /// printable ASCII, tabs and line feeds.
     fn find_match(&mut self, text: &[u8]) -> Option<usize>;
 
-    /// Whether a line could match in a text of which only this is known: which texts it may contain.
+    /// Whether a line of some output could match. `may_contain` tells which texts that output may contain.
     fn can_match(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool;
 }
 
@@ -99,7 +99,7 @@ pub struct RecordingPlace {
 pub struct Skimmed {
     /// The last skipped line, or the line before the range if none was skipped.
     pub to: LineNo,
-    /// Number of selected lines up to `to`, or fewer: up to the start of the piece that has `to`.
+    /// Number of selected lines up to `to`; if `to` is inside a piece, perhaps only up to its start.
     pub lines: u64,
     /// Lines after `to` and up to this one may match, and must be searched line by line.
     pub match_until: Option<LineNo>,

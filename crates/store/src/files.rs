@@ -203,8 +203,11 @@ impl Media for Files {
     }
 
     fn remove_all(&self, job: &JobId) -> io::Result<()> {
-        for part in self.parts(job)? {
-            missing_is_fine(fs::remove_file(self.path(job, part)?))?;
+        // Again, because filters may be written at this moment. Once no frames are left, nobody adds a part.
+        for _ in 0..2 {
+            for part in self.parts(job)? {
+                missing_is_fine(fs::remove_file(self.path(job, part)?))?;
+            }
         }
         missing_is_fine(fs::remove_file(self.record_path(job)?))
     }

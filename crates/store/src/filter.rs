@@ -2,8 +2,9 @@
 //! read them. A piece is the output between two checkpoints.
 //!
 //! The file of a segment: magic, length of the segment in bytes (8), CRC-32 of both (4). Then for each
-//! piece, in order: the position of its checkpoint (8), its filter, CRC-32 of both (4). Integers are in
-//! little-endian order. Without a file, or with a damaged one, a search reads the pieces.
+//! piece, in order: the positions of the checkpoints before and behind it (8 each), its filter, CRC-32 of
+//! these (4). Integers are in little-endian order. Without a file, or with a damaged one, a search reads
+//! the pieces.
 
 use std::io;
 use std::sync::Arc;
@@ -23,8 +24,17 @@ pub(super) struct SegmentFilters {
     window: Vec<u8>,
     /// Index of the first entry in the window.
     first: u64,
-    /// Index after the entry that was last asked for.
-    next: u64,
+    /// Index of the entry that will probably be asked for next.
+    expected: u64,
+}
+
+/// Where a piece is in its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PiecePlace {
+    /// Position of the checkpoint before it.
+    pub(super) begin: u64,
+    /// Position of the checkpoint behind it. `None` if that begins the next segment.
+    pub(super) end: Option<u64>,
 }
 
 /// A Bloom filter with one hash: the groups of [`GROUP`] consecutive bytes that a piece contains, without
@@ -36,7 +46,7 @@ struct PieceFilter([u8; BYTES]);
 struct SeenGroups(Box<[u8; BITS]>);
 
 const MAGIC: [u8; 8] = *b"sshjobs1";
-/// Bytes of a group. Longer ones are rarer, but a shorter text has none.
+/// Bytes of a group. Longer groups are rarer, but a text shorter than a group can't be ruled out.
 const GROUP: usize = 5;
 /// Bits of a filter. A piece of 64 KiB of usual log lines sets about a fourth of them.
 const BITS: usize = 1 << BITS_LOG2;
@@ -45,12 +55,17 @@ const BITS_LOG2: u32 = 14;
 const BYTES: usize = BITS / 8;
 /// Bytes before the first entry, and of an entry.
 const HEADER: usize = MAGIC.len() + 8 + 4;
-const ENTRY: usize = 8 + BYTES + 4;
+const ENTRY: usize = 2 * 8 + BYTES + 4;
+/// The position behind a piece whose end begins the next segment.
+const NEXT_SEGMENT: u64 = u64::MAX;
 /// Entries that are read at once.
 const WINDOW: usize = 32;
 
 impl CompleteSegment {
     /// Writes its filters. Blocking.
+    ///
+    /// If the segment grows all the same, because another process continues it after a crash, they don't
+    /// count. If two processes write them at once, entries may be damaged, which a search notices.
     ///
     /// # Errors
     /// If the segment can't be read, or the filters can't be written.
@@ -63,6 +78,7 @@ impl CompleteSegment {
         while skim.place().0 == *segment
             && let Some(piece) = skim.next_piece()?
         {
+            let place = piece.place;
             let mut seen = SeenGroups::default();
             if Stream::ALL.into_iter().all(|stream| piece.is_verbatim(stream)) {
                 Stream::ALL.into_iter().for_each(|stream| seen.add(piece.text(stream)));
@@ -70,13 +86,18 @@ impl CompleteSegment {
                 // Its lines are shown in another way than they are stored, so any may match.
                 seen.fill();
             }
-            bytes.extend(entry(piece.offset, &seen.filter()));
+            bytes.extend(entry(place, &seen.filter()));
         }
 
         let file = open(SegmentPart::Filters(*segment), OpenMode::Write)?;
         // A process that was killed may have left a part of one.
         file.truncate(0)?;
-        file.append(&bytes)
+        file.append(&bytes)?;
+        // The segment was deleted meanwhile, and nothing would delete what is written now.
+        if open(SegmentPart::Frames(*segment), OpenMode::Read).is_err() {
+            log.media.remove(&log.job, *segment)?;
+        }
+        Ok(())
     }
 }
 
@@ -88,10 +109,11 @@ fn header(segment_length: u64) -> Vec<u8> {
     bytes
 }
 
-/// The entry of the piece after the checkpoint at a position.
-fn entry(offset: u64, filter: &PieceFilter) -> Vec<u8> {
+/// The entry of a piece.
+fn entry(place: PiecePlace, filter: &PieceFilter) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ENTRY);
-    bytes.extend(offset.to_le_bytes());
+    bytes.extend(place.begin.to_le_bytes());
+    bytes.extend(place.end.unwrap_or(NEXT_SEGMENT).to_le_bytes());
     bytes.extend(filter.0);
     bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
     bytes
@@ -109,86 +131,88 @@ impl StoredLog {
 
 impl SegmentFilters {
     fn open(file: Arc<dyn Blob>, segment_length: u64) -> io::Result<Option<Self>> {
-        let mut found = [0; HEADER];
-        read_into(&mut found, &*file, 0)?;
+        let mut stored_header = [0; HEADER];
+        read_into(&mut stored_header, &*file, 0)?;
         let count = file.length()?.saturating_sub(HEADER as u64) / ENTRY as u64;
-        Ok((found[..] == header(segment_length)).then_some(Self {
-            file,
-            count,
-            window: Vec::new(),
-            first: 0,
-            next: 0,
-        }))
+        Ok(
+            (stored_header[..] == header(segment_length)).then_some(Self {
+                file,
+                count,
+                window: Vec::new(),
+                first: 0,
+                expected: 0,
+            }),
+        )
     }
 
-    /// Whether the piece after the checkpoint at a position may contain a text. True if its filter can't
-    /// be read.
-    pub(super) fn may_contain(&mut self, offset: u64, text: &[u8]) -> bool {
-        self.filter_at(offset)
+    /// Whether a piece may contain a text. True if it has no filter that can be read.
+    pub(super) fn may_contain(&mut self, place: PiecePlace, text: &[u8]) -> bool {
+        self.filter_of(place)
             .ok()
             .flatten()
             .is_none_or(|filter| filter.may_contain(text))
     }
 
-    /// The filter of the piece after the checkpoint at a position.
-    fn filter_at(&mut self, offset: u64) -> io::Result<Option<PieceFilter>> {
+    fn filter_of(&mut self, place: PiecePlace) -> io::Result<Option<PieceFilter>> {
         // Pieces are asked for in order.
-        let index = if self.offset_of(self.next)? == Some(offset) {
-            self.next
+        let index = if self.begin_of(self.expected)? == Some(place.begin) {
+            self.expected
         } else {
-            self.index_of(offset)?
+            self.index_of(place.begin)?
         };
-        self.next = index + 1;
-        if self.in_window(index).is_none() {
+        self.expected = index + 1;
+        if self.entry_in_window(index).is_none() {
             self.window.resize(WINDOW * ENTRY, 0);
             self.first = index;
-            let length = read_into(&mut self.window, &*self.file, position(index))?;
+            let length = read_into(&mut self.window, &*self.file, entry_position(index))?;
             self.window.truncate(length);
         }
-        Ok(self.in_window(index).and_then(|entry| read_entry(entry, offset)))
+        Ok(self.entry_in_window(index).and_then(|entry| read_entry(entry, place)))
     }
 
-    /// The index of the first entry of a piece at this position or after it.
-    fn index_of(&self, offset: u64) -> io::Result<u64> {
-        let (mut before, mut behind) = (0, self.count);
-        while before < behind {
-            let middle = before + (behind - before) / 2;
-            if self.offset_of(middle)?.is_some_and(|found| found < offset) {
-                before = middle + 1;
+    /// The index of the first entry of a piece that begins at this position or after it.
+    fn index_of(&self, begin: u64) -> io::Result<u64> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.begin_of(middle)?.is_some_and(|found| found < begin) {
+                low = middle + 1;
             } else {
-                behind = middle;
+                high = middle;
             }
         }
-        Ok(before)
+        Ok(low)
     }
 
-    /// The position of an entry's piece. `None` if there is no such entry.
-    fn offset_of(&self, index: u64) -> io::Result<Option<u64>> {
-        if let Some(entry) = self.in_window(index) {
+    /// Where an entry's piece begins. `None` if there is no such entry.
+    fn begin_of(&self, index: u64) -> io::Result<Option<u64>> {
+        if let Some(entry) = self.entry_in_window(index) {
             return Ok(Fields(entry).u64());
         }
-        let mut offset = [0; size_of::<u64>()];
-        let length = read_into(&mut offset, &*self.file, position(index))?;
-        Ok((length == offset.len()).then(|| u64::from_le_bytes(offset)))
+        let mut begin = [0; size_of::<u64>()];
+        let length = read_into(&mut begin, &*self.file, entry_position(index))?;
+        Ok((length == begin.len()).then(|| u64::from_le_bytes(begin)))
     }
 
-    fn in_window(&self, index: u64) -> Option<&[u8]> {
+    fn entry_in_window(&self, index: u64) -> Option<&[u8]> {
         let start = usize::try_from(index.checked_sub(self.first)?).ok()?.checked_mul(ENTRY)?;
         self.window.get(start..start + ENTRY)
     }
 }
 
 /// Position of an entry in its file.
-fn position(index: u64) -> u64 {
+fn entry_position(index: u64) -> u64 {
     HEADER as u64 + index * ENTRY as u64
 }
 
 /// The filter in an entry. `None` if it is damaged, or belongs to another piece.
-fn read_entry(entry: &[u8], offset: u64) -> Option<PieceFilter> {
+fn read_entry(entry: &[u8], place: PiecePlace) -> Option<PieceFilter> {
     let (body, sum) = entry.split_last_chunk()?;
     let mut fields = Fields(body);
     let is_whole = u32::from_le_bytes(*sum) == crc32fast::hash(body);
-    (is_whole && fields.u64()? == offset).then_some(PieceFilter(fields.array()?))
+    let is_of_piece =
+        fields.u64()? == place.begin && fields.u64()? == place.end.unwrap_or(NEXT_SEGMENT);
+    (is_whole && is_of_piece).then_some(PieceFilter(fields.array()?))
 }
 
 impl PieceFilter {
@@ -281,29 +305,52 @@ mod tests {
 
     #[test]
     fn a_piece_is_found_among_many_in_any_order() {
+        let place = |piece: u64| PiecePlace {
+            begin: 10 * piece,
+            end: (piece < 99).then_some(10 * piece + 10),
+        };
         let mut bytes = header(100);
-        for offset in 0..100 {
-            bytes.extend(entry(
-                10 * offset,
-                &filter_of(format!("piece {offset}.").as_bytes()),
-            ));
+        for piece in 0..100 {
+            let text = format!("piece {piece}.");
+            bytes.extend(entry(place(piece), &filter_of(text.as_bytes())));
         }
         let mut filters = filters_in(&bytes).unwrap();
         for piece in [0, 1, 99, 31, 32, 33, 5] {
-            let name = format!("piece {piece}.");
-            assert!(filters.may_contain(10 * piece, name.as_bytes()), "{name}");
-            assert!(!filters.may_contain(10 * piece, b"piece 100."), "{name}");
+            let text = format!("piece {piece}.");
+            assert!(filters.may_contain(place(piece), text.as_bytes()), "{text}");
+            assert!(!filters.may_contain(place(piece), b"piece 100."), "{text}");
         }
-        assert!(filters.may_contain(15, b"piece 100."), "it has no filter");
-        assert!(filters.may_contain(1000, b"piece 100."), "it has no filter");
+        assert!(
+            filters.may_contain(place(100), b"piece 100."),
+            "it has no filter"
+        );
+    }
+
+    #[test]
+    fn a_filter_says_nothing_of_a_longer_piece() {
+        let mut bytes = header(100);
+        let place = PiecePlace {
+            begin: 0,
+            end: Some(50),
+        };
+        bytes.extend(entry(place, &filter_of(b"some text")));
+        let mut filters = filters_in(&bytes).unwrap();
+        assert!(!filters.may_contain(place, b"other text"));
+        for end in [Some(80), None] {
+            assert!(filters.may_contain(PiecePlace { end, ..place }, b"other text"));
+        }
     }
 
     #[test]
     fn damaged_filters_and_those_of_another_length_are_ignored() {
+        let place = PiecePlace {
+            begin: 17,
+            end: None,
+        };
         let mut bytes = header(100);
-        bytes.extend(entry(17, &filter_of(b"some text")));
+        bytes.extend(entry(place, &filter_of(b"some text")));
         let denies = |bytes: &[u8]| {
-            filters_in(bytes).is_some_and(|mut filters| !filters.may_contain(17, b"other text"))
+            filters_in(bytes).is_some_and(|mut filters| !filters.may_contain(place, b"other text"))
         };
         assert!(denies(&bytes));
         assert!(!denies(&[]) && !denies(&bytes[..bytes.len() - 1]));

@@ -176,6 +176,7 @@ impl SegmentWriter {
         self.since_mark += written;
         if has_end {
             self.note_complete();
+            // No mark follows.
             lock(&self.log.state).marks.shrink();
         }
         Ok(())
@@ -200,9 +201,9 @@ impl SegmentWriter {
         std::mem::take(&mut self.complete)
     }
 
-    /// Notes that this segment gets no more output.
+    /// Notes that this segment gets no more output, if it is large.
     fn note_complete(&mut self) {
-        // A smaller one is read as fast as its filters.
+        // To read a smaller one costs little.
         if self.length >= SMALLEST_SEGMENT {
             self.complete.push(CompleteSegment {
                 log: Arc::clone(&self.log),

@@ -84,7 +84,8 @@ pub enum SegmentPart {
 }
 
 impl SegmentPart {
-    /// The parts of a segment. The frames last: they are deleted last, because the others are found by them.
+    /// The parts of a segment, in the order of their deletion. Frames last: only they are listed, so other parts
+    /// that an interrupted deletion has left would never be found.
     pub fn of_segment(segment: u64) -> [Self; 3] {
         [
             Self::Filters(segment),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memchr::memchr_iter;
 
-use super::filter::SegmentFilters;
+use super::filter::{PiecePlace, SegmentFilters};
 use super::frame::Body;
 use super::mark::ReplayMark;
 use super::replay::Replay;
@@ -14,7 +14,7 @@ use sshjobs_base::lock::lock;
 use sshjobs_job::{LineRange, LineSieve, Skimmed};
 use sshjobs_output::{Checkpoint, LineNo, Measure, Selection, Stream, is_verbatim};
 
-/// Lines behind the first one that may match, which are matched together with it.
+/// Lines that are matched together: the first one that may match, and those behind it.
 const NEAR: u64 = 32;
 
 /// Reads a stored log from checkpoint to checkpoint without dividing it into lines.
@@ -28,8 +28,7 @@ pub(super) struct Skim {
 
 /// The output between two checkpoints.
 pub(super) struct Piece<'a> {
-    /// Position of the first checkpoint in its segment.
-    pub(super) offset: u64,
+    pub(super) place: PiecePlace,
     start: PieceStart,
     stdout: &'a [u8],
     stderr: &'a [u8],
@@ -48,10 +47,15 @@ struct Sifting<'a> {
     log: &'a StoredLog,
     selection: Selection,
     sieve: &'a mut dyn LineSieve,
-    /// A segment, and its filters if it has any.
-    filters: Option<(u64, Option<SegmentFilters>)>,
+    filters: Option<KnownFilters>,
     /// For all pieces, because most start where the last one ended.
     skim: Option<Skim>,
+}
+
+/// The filters of a segment, if it has any.
+struct KnownFilters {
+    segment: u64,
+    filters: Option<SegmentFilters>,
 }
 
 impl StoredLog {
@@ -125,8 +129,8 @@ impl StoredLog {
 }
 
 impl Sifting<'_> {
-    /// The lines of the piece between two marks that may match, after the line `after`, which the piece may
-    /// have.
+    /// Lines of the piece between two marks of which one may match; lines up to `after` don't matter. `None`
+    /// if none may match.
     fn lines_that_may_match(
         &mut self,
         begin: ReplayMark,
@@ -137,7 +141,7 @@ impl Sifting<'_> {
             after: begin.origin.newest,
             last: end.origin.newest,
         };
-        if self.is_ruled_out(begin) {
+        if self.is_ruled_out(begin, end) {
             return Ok(None);
         }
         let place = (begin.segment, begin.offset);
@@ -168,25 +172,43 @@ impl Sifting<'_> {
             if !piece.has_only(stream) {
                 return Ok(Some(all_lines));
             }
-            let before = passed + count_lines(&text[start..start + position]);
-            let first = LineNo::new(begin.origin.newest.value() + before);
-            return Ok(Some(LineRange {
-                after: first,
-                last: LineNo::new(first.value() + NEAR).min(end.origin.newest),
+            let lines_before = passed + count_lines(&text[start..start + position]);
+            let before = LineNo::new(begin.origin.newest.value() + lines_before);
+            // Of a piece with several matches the rest is read line by line: each skim reads all of it.
+            let last = if passed == 0 {
+                end.origin.newest.min(LineNo::new(before.value() + NEAR))
+            } else {
+                end.origin.newest
+            };
+            // A failed write may have left more lines than the marks tell of.
+            let is_in_piece = before < last;
+            return Ok(Some(if is_in_piece {
+                LineRange {
+                    after: before,
+                    last,
+                }
+            } else {
+                all_lines
             }));
         }
-        // Marks without a new line between them are passed over, so `end` may be further on.
+        // A checkpoint without a known mark may lie before `end`. Then the rest was not read.
         Ok((skim.place() != (end.segment, end.offset)).then_some(all_lines))
     }
 
-    /// Whether the filter of the piece after a mark rules out a match.
-    fn is_ruled_out(&mut self, begin: ReplayMark) -> bool {
-        let (_, filters) = match self.filters.take_if(|(segment, _)| *segment == begin.segment) {
-            Some(filters) => self.filters.insert(filters),
-            None => self.filters.insert((begin.segment, self.log.filters_of(begin.segment))),
-        };
+    /// Whether a filter rules out a match in the piece between two marks.
+    fn is_ruled_out(&mut self, begin: ReplayMark, end: ReplayMark) -> bool {
+        let segment = begin.segment;
+        if self.filters.as_ref().is_none_or(|known| known.segment != segment) {
+            let filters = self.log.filters_of(segment);
+            self.filters = Some(KnownFilters { segment, filters });
+        }
+        let filters = self.filters.as_mut().and_then(|known| known.filters.as_mut());
         let Some(filters) = filters else { return false };
-        !self.sieve.can_match(&mut |text| filters.may_contain(begin.offset, text))
+        let Some(place) = piece_place((begin.segment, begin.offset), (end.segment, end.offset))
+        else {
+            return false;
+        };
+        !self.sieve.can_match(&mut |text| filters.may_contain(place, text))
     }
 }
 
@@ -261,8 +283,9 @@ impl Skim {
                 Some(None) => {}
                 Some(Some(following)) => {
                     let start = std::mem::replace(next, following);
+                    let place = piece_place(start.place, next.place);
                     return Ok(Some(Piece {
-                        offset: start.place.1,
+                        place: place.ok_or(io::ErrorKind::InvalidData)?,
                         start,
                         stdout,
                         stderr,
@@ -300,6 +323,21 @@ impl Piece<'_> {
     }
 }
 
+/// The place of the piece between two checkpoints. `None` if there is more than a piece between them.
+fn piece_place(begin: (u64, u64), end: (u64, u64)) -> Option<PiecePlace> {
+    let end = if end.0 == begin.0 {
+        Some(end.1)
+    } else if end == (begin.0 + 1, 0) {
+        None
+    } else {
+        return None;
+    };
+    Some(PiecePlace {
+        begin: begin.1,
+        end,
+    })
+}
+
 /// Position after this many lines.
 fn end_of_lines(text: &[u8], lines: u64) -> usize {
     let Some(last) = lines.checked_sub(1) else { return 0 };
@@ -317,6 +355,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::mark::ReplayMarks;
     use crate::{CompleteSegment, LogLimits, Memory, SegmentWriter, Store};
     use sshjobs_job::{Batch, LogEvent};
     use sshjobs_output::{Ring, RingLimits};
@@ -403,6 +442,32 @@ mod tests {
         let (line, pieces_read) = skim_for(&log, "out of memory", 71_000);
         assert_eq!(line, 80_001);
         assert!(pieces_read < 3, "{pieces_read} pieces read");
+    }
+
+    #[test]
+    fn a_piece_is_not_ruled_out_by_the_filter_of_a_part_of_it() {
+        let (log, complete) = log_with("out of memory");
+        complete.iter().for_each(|segment| segment.write_filters().unwrap());
+        let mut marks = log.marks();
+        // An index that was cut may lack a mark.
+        marks.retain(|mark| mark.origin.newest.value() != 70 * LINES_OF_PIECE);
+        lock(&log.state).marks = ReplayMarks::new(marks);
+
+        let mut sieve = TextSieve {
+            text: "out of memory",
+            pieces_read: 0,
+        };
+        let lines = LineRange {
+            after: LineNo::START,
+            last: LineNo::new(PIECES * LINES_OF_PIECE),
+        };
+        let skimmed = log.skim_through(lines, Selection::Both, &mut sieve).unwrap().unwrap();
+
+        let special = LineNo::new(70 * LINES_OF_PIECE + 1);
+        assert!(
+            skimmed.to < special && skimmed.match_until >= Some(special),
+            "{skimmed:?}"
+        );
     }
 
     /// A log with these pieces, and a ring with the same lines.

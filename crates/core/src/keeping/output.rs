@@ -12,7 +12,7 @@ use super::requests::Task;
 use super::storing::Storing;
 use sshjobs_base::sync::atomic::Ordering::Relaxed;
 use sshjobs_base::sync::lock;
-use sshjobs_job::JobId;
+use sshjobs_job::{Job, JobId};
 use sshjobs_store::{CompleteSegment, StoreError};
 
 /// Output is shown before it is stored once nothing at all was stored for this time.
@@ -38,7 +38,7 @@ impl Storing {
                 writer.append(&batch)
             };
             kept.stored_bytes.store(writer.bytes(), Relaxed);
-            self.have_filters_written(writer.take_complete());
+            self.queue_for_filters(job, writer.take_complete());
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
                 self.health.count_error();
@@ -86,14 +86,15 @@ impl Storing {
     }
 
     /// Has filters written for complete segments.
-    fn have_filters_written(&self, segments: Vec<CompleteSegment>) {
-        // In a shared store, a segment is read over the network, and so would be its filters.
-        if self.is_shared {
+    fn queue_for_filters(&self, job: &Job, segments: Vec<CompleteSegment>) {
+        // In a shared store, a segment is read over the network, and so would be its filters. The output of
+        // a fleet is searched line by line, because a pattern may match the names of hosts.
+        if self.is_shared || job.spec.fleet.is_some() {
             return;
         }
         for segment in segments {
-            // Fails only once the thread has ended, with `Storing`.
-            self.complete.send(segment).ok();
+            // A full queue, or a thread that could not be started, costs only time.
+            self.complete_segments.try_send(segment).ok();
         }
     }
 

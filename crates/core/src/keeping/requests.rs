@@ -15,7 +15,7 @@ pub(crate) struct StoringRequests {
     /// The same, for the thread that shows overdue output.
     pub(super) end_for_overdue: Receiver<()>,
     /// Segments to write filters for.
-    pub(super) complete: Receiver<CompleteSegment>,
+    pub(super) complete_segments: Receiver<CompleteSegment>,
 }
 
 /// A request to the thread that writes records.

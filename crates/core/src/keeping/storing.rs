@@ -16,7 +16,7 @@ use super::kept_job::JobBeingStored;
 use super::requests::{StoringRequests, Task};
 use sshjobs_base::blocking::run_blocking;
 use sshjobs_base::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
-use sshjobs_base::sync::mpsc::{Sender, channel};
+use sshjobs_base::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use sshjobs_base::sync::{Mutex, lock};
 use sshjobs_job::{EndOfJob, Job, JobId, MachineId, OutputStore, Storage, StoreLoad};
 use sshjobs_store::{
@@ -34,7 +34,7 @@ pub(crate) struct Storing {
     pub(super) calls: Sender<JobId>,
     pub(super) tasks: Sender<Task>,
     /// Segments to write filters for.
-    pub(super) complete: Sender<CompleteSegment>,
+    pub(super) complete_segments: SyncSender<CompleteSegment>,
     /// Bytes of all jobs that wait to be stored.
     pub(super) waiting: AtomicIsize,
     pub(super) kept: Mutex<HashMap<JobId, Arc<JobBeingStored>>>,
@@ -64,6 +64,8 @@ pub(crate) struct Storing {
 const MANY_WAITING: isize = 128 << 20;
 /// Maximum bytes of all jobs that wait while the store stands still. Beyond it, output is shown before it is stored.
 const MOST_WAITING: isize = 256 << 20;
+/// Maximum segments that wait for filters. Searches read the others without.
+const MOST_TO_FILTER: usize = 64;
 /// Maximum jobs that wait to be given up.
 const TAKEN_OVER: usize = 4096;
 
@@ -101,7 +103,7 @@ impl Storing {
         let (tasks, asked) = channel();
         let (sync_on, end_for_sync) = channel();
         let (watch_on, end_for_overdue) = channel();
-        let (complete, completed) = channel();
+        let (complete_segments, to_filter) = sync_channel(MOST_TO_FILTER);
         let waiting = AtomicIsize::new(0);
         let (taken_over, receiver) = mpsc::channel(TAKEN_OVER);
         let storing = Arc::new(Self {
@@ -115,7 +117,7 @@ impl Storing {
             bounds,
             calls,
             tasks,
-            complete,
+            complete_segments,
             waiting,
             kept: Mutex::default(),
             to_store_again: Mutex::default(),
@@ -130,7 +132,7 @@ impl Storing {
             tasks: asked,
             end_for_sync,
             end_for_overdue,
-            complete: completed,
+            complete_segments: to_filter,
         };
         (storing, requests)
     }

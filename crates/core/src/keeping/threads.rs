@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::health::warn;
 use super::requests::{StoringRequests, Task};
 use super::storing::Storing;
+use sshjobs_base::sync::atomic::Ordering::Relaxed;
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_base::sync::{Mutex, lock};
 use sshjobs_job::JobId;
@@ -22,7 +23,7 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Interval at which stored jobs that exceed a limit are deleted.
 const SWEEP: Duration = Duration::from_secs(30);
 const FIRST_SWEEP: Duration = Duration::from_secs(2);
-/// Priority of work that nobody waits for, as of nice(1).
+/// Priority of work in the background, on the scale of nice(1).
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;
 /// Maximum requests handled together by the records thread.
@@ -36,9 +37,10 @@ impl StoringRequests {
             tasks,
             end_for_sync,
             end_for_overdue,
-            complete,
+            complete_segments,
         } = self;
-        let [for_disk, for_records, for_overdue] = [(); 3].map(|()| Arc::downgrade(storing));
+        let [for_disk, for_records, for_overdue, for_filters] =
+            [(); 4].map(|()| Arc::downgrade(storing));
         let called = Arc::new(Mutex::new(called));
         for _ in 0..storing.store.writers() {
             let for_output = Arc::downgrade(storing);
@@ -58,7 +60,7 @@ impl StoringRequests {
             .spawn(move || keep_records(&for_records, &tasks))?;
         thread::Builder::new()
             .name("sshjobs-filters".into())
-            .spawn(move || write_filters(&complete))?;
+            .spawn(move || write_filters(&for_filters, &complete_segments))?;
         Ok(())
     }
 
@@ -113,10 +115,14 @@ fn show_overdue_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     }
 }
 
-/// Ends when the senders are gone. A search without filters is slower, and finds the same.
-fn write_filters(complete: &Receiver<CompleteSegment>) {
-    give_way();
-    while let Ok(segment) = complete.recv() {
+/// A search without filters is slower, and finds the same.
+fn write_filters(storing: &Weak<Storing>, complete_segments: &Receiver<CompleteSegment>) {
+    lower_priority();
+    while let Ok(segment) = complete_segments.recv() {
+        // Not held: it would live until the filters are written.
+        if storing.upgrade().is_none_or(|storing| storing.is_gone.load(Relaxed)) {
+            return;
+        }
         // Usually because it was deleted meanwhile.
         if let Err(error) = segment.write_filters() {
             tracing::debug!(%error, "the filters of a segment could not be written");
@@ -125,7 +131,7 @@ fn write_filters(complete: &Receiver<CompleteSegment>) {
 }
 
 /// Lets other threads run before this one, so that no output waits for it.
-fn give_way() {
+fn lower_priority() {
     // Linux has a priority for each thread; elsewhere it is that of the process.
     #[cfg(target_os = "linux")]
     if let Err(error) = setpriority_process(Some(gettid()), LOWEST_PRIORITY) {

@@ -2,15 +2,15 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Texts in lower case. Every match within printable ASCII contains at least one of them, without
-/// distinction of case. `(?i)out of memory|killed` has two.
+/// The alternatives of a pattern: texts in lower case, of which every match within printable ASCII contains
+/// at least one, without distinction of case. `(?i)out of memory|killed` has two.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Alternatives(
     /// Empty if nothing is known of the matches.
     Vec<Vec<u8>>,
 );
 
-/// Maximum texts. A pattern with more of them is in most places anyway.
+/// Maximum texts. Of more, nearly every piece of output may contain one.
 const MOST: usize = 32;
 
 impl Alternatives {
@@ -19,7 +19,7 @@ impl Alternatives {
         pattern.and_then(required).unwrap_or_default()
     }
 
-    /// Whether a text could match that may contain these texts.
+    /// Whether a line of some output could match. `may_contain` tells which texts that output may contain.
     pub(super) fn is_possible(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.0.is_empty() || self.0.iter().any(|text| may_contain(text))
     }
@@ -60,7 +60,7 @@ fn required_of_sequence(parts: &[Hir]) -> Option<Alternatives> {
     candidates.max_by_key(Alternatives::shortest)
 }
 
-/// The only text that a part matches within ASCII, in lower case, if case makes no difference.
+/// If all ASCII matches of a part are the same text except for case: that text in lower case.
 fn plain_text(part: &Hir) -> Option<Vec<u8>> {
     match part.kind() {
         HirKind::Literal(literal) => Some(literal.0.to_ascii_lowercase()),

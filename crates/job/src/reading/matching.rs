@@ -195,18 +195,25 @@ struct SievesInTime<'a> {
 
 impl LineSieve for SievesInTime<'_> {
     fn find_match(&mut self, text: &[u8]) -> Option<usize> {
-        if self.given_up.load(Relaxed) || Instant::now() >= self.deadline {
+        if self.is_over() {
             return Some(0);
         }
         self.sieves.iter().filter_map(|sieve| sieve.find_match(text)).min()
     }
 
     fn can_match(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool {
-        self.sieves.iter().any(|sieve| sieve.alternatives.is_possible(may_contain))
+        self.is_over()
+            || self.sieves.iter().any(|sieve| sieve.alternatives.is_possible(may_contain))
     }
 }
 
-/// Finds texts in which no line matches a pattern.
+impl SievesInTime<'_> {
+    fn is_over(&self) -> bool {
+        self.given_up.load(Relaxed) || Instant::now() >= self.deadline
+    }
+}
+
+/// Finds the first line of a text that may match a pattern.
 #[derive(Debug)]
 struct Sieve {
     pattern: Regex,

@@ -280,9 +280,10 @@ impl Job {
                     .await;
             }
             let span = OutputSpan::after(search.cursor(), selection);
-            // Of lines that may match, more are fetched only once a skim has not passed them over.
             let most = match match_until.since(search.cursor()) {
+                // Nothing could be passed over.
                 0 => usize::MAX,
+                // The next skim may pass over the lines behind these.
                 lines => usize::try_from(lines).unwrap_or(usize::MAX),
             };
             let fetching = reader.read(span, has_piece, |ring| search.fetch(ring, most));
