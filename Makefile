@@ -152,7 +152,7 @@ picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 	cargo build --locked
 	fixtures/picture target/debug/sshjobs
 
-bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Writes target/bench
+bench:  ## Measure sshjobs beside other programs; PARTS="spawn ring" for some of it. Needs PyPI; writes target/bench
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3 rg:ripgrep rsync:rsync parallel:parallel /usr/bin/time:time
 	fixtures/with-packages fixtures/peers fixtures/nats/with-nats \
 		sh -c 'PATH=$$PACKAGES/venv/bin:$$PATH exec cargo bench --locked --bench sshjobs -- $(PARTS)'

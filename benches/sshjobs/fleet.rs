@@ -212,11 +212,11 @@ fn configure(sshd: &Sshd, hosts: u32) {
 }
 
 /// For ansible: as ssh does it by itself.
-pub(crate) const COLD: &[(&str, &str)] = &[
+pub(crate) const ANSIBLE_WITHOUT_REUSE: &[(&str, &str)] = &[
     ("ANSIBLE_HOST_KEY_CHECKING", "True"),
     ("ANSIBLE_SSH_ARGS", "-o ControlMaster=no"),
 ];
-const WARM: &[(&str, &str)] = &[
+const ANSIBLE_WITH_REUSE: &[(&str, &str)] = &[
     ("ANSIBLE_HOST_KEY_CHECKING", "True"),
     (
         "ANSIBLE_SSH_ARGS",
@@ -267,7 +267,7 @@ fn tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
         Tool {
             name: "ansible -m raw",
             line: format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {command}"),
-            env: COLD,
+            env: ANSIBLE_WITHOUT_REUSE,
         },
     ]
 }
@@ -295,7 +295,7 @@ fn warm_tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
         Tool {
             name: "ansible -m raw with ControlPersist",
             line: format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {command}"),
-            env: WARM,
+            env: ANSIBLE_WITH_REUSE,
         },
     ]
 }

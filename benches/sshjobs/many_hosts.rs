@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::fleet::{COLD, Figures, Serving, timed};
+use crate::fleet::{ANSIBLE_WITHOUT_REUSE, Figures, Serving, timed};
 use crate::many_hosts_rig::ManyHosts;
 use crate::report::{Report, is_installed};
 
@@ -42,7 +42,7 @@ pub(crate) fn rows(report: &mut Report) {
         let cold = timed(&ours(&rig, "run"), &[]).expect("sshjobs runs");
         for (name, line) in peers(&rig, hosts) {
             let what = format!("uptime on {hosts} hosts, from nothing, against {name}");
-            let theirs = timed(&line, COLD);
+            let theirs = timed(&line, ANSIBLE_WITHOUT_REUSE);
             let ratio = theirs.as_ref().map(|theirs| cold.seconds / theirs.seconds);
             let theirs = theirs.map_or_else(|| "failed".to_owned(), |theirs| theirs.shown());
             report.row(&what, &cold.shown(), &theirs, ratio, "–");
