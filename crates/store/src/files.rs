@@ -7,6 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::OFlags;
+
 use super::media::{Blob, Media, OpenMode, SegmentPart};
 use sshjobs_job::JobId;
 
@@ -184,7 +186,8 @@ impl Media for Files {
     fn open(&self, job: &JobId, part: SegmentPart, access: OpenMode) -> io::Result<Arc<dyn Blob>> {
         let path = self.path(job, part)?;
         let mut options = OpenOptions::new();
-        options.read(true);
+        // Opening a FIFO would wait for its other end.
+        options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
         if access == OpenMode::Write {
             options.append(true).create(true).mode(0o600);
         }
@@ -199,7 +202,10 @@ impl Media for Files {
         for part in SegmentPart::of_segment(segment) {
             missing_is_fine(fs::remove_file(self.path(job, part)?))?;
         }
-        Ok(())
+        // Again, because they may have been written at this moment.
+        missing_is_fine(fs::remove_file(
+            self.path(job, SegmentPart::Filters(segment))?,
+        ))
     }
 
     fn remove_all(&self, job: &JobId) -> io::Result<()> {

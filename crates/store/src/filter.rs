@@ -1,15 +1,16 @@
 //! Filters of complete segments: which stored pieces can't contain a text, so that a search need not
 //! read them. A piece is the output between two checkpoints.
 //!
-//! The file of a segment: magic, length of the segment in bytes (8), CRC-32 of both (4). Then for each
-//! piece, in order: the positions of the checkpoints before and behind it (8 each), its filter, CRC-32 of
-//! these (4). Integers are in little-endian order. Without a file, or with a damaged one, a search reads
+//! The file of a segment: magic, length of the segment in bytes (8), checksum of both (4). Then for each
+//! piece, in order: the positions of the checkpoints before and behind it (8 each), its filter, checksum of
+//! these (4). Checksums are CRC-32, sealed as those of [frames](super::frame); integers are in
+//! little-endian order. Without a file, or with a damaged one or that of another segment, a search reads
 //! the pieces.
 
 use std::io;
 use std::sync::Arc;
 
-use super::frame::Fields;
+use super::frame::{Fields, Seal};
 use super::log_writer::CompleteSegment;
 use super::media::{Blob, OpenMode, SegmentPart, read_into};
 use super::stored_log::StoredLog;
@@ -18,6 +19,7 @@ use sshjobs_output::Stream;
 /// The filters of a segment's pieces, read a few at a time.
 pub(super) struct SegmentFilters {
     file: Arc<dyn Blob>,
+    seal: Seal,
     /// Number of entries in the file.
     count: u64,
     /// Some entries, as they are in the file.
@@ -73,7 +75,8 @@ impl CompleteSegment {
         let Self { log, segment } = self;
         let open = |part, mode| log.media.open(&log.job, part, mode);
         let length = open(SegmentPart::Frames(*segment), OpenMode::Read)?.length()?;
-        let mut bytes = header(length);
+        let seal = Seal::new(&log.job, *segment);
+        let mut bytes = header(seal, length);
         let mut skim = log.skim_from((*segment, 0))?;
         while skim.place().0 == *segment
             && let Some(piece) = skim.next_piece()?
@@ -86,7 +89,7 @@ impl CompleteSegment {
                 // Its lines are shown in another way than they are stored, so any may match.
                 seen.fill();
             }
-            bytes.extend(entry(place, &seen.filter()));
+            bytes.extend(entry(seal, place, &seen.filter()));
         }
 
         let file = open(SegmentPart::Filters(*segment), OpenMode::Write)?;
@@ -102,20 +105,20 @@ impl CompleteSegment {
 }
 
 /// The start of the file of a segment of this length.
-fn header(segment_length: u64) -> Vec<u8> {
+fn header(seal: Seal, segment_length: u64) -> Vec<u8> {
     let mut bytes = Vec::from(MAGIC);
     bytes.extend(segment_length.to_le_bytes());
-    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    bytes.extend(seal.sum(&bytes).to_le_bytes());
     bytes
 }
 
 /// The entry of a piece.
-fn entry(place: PiecePlace, filter: &PieceFilter) -> Vec<u8> {
+fn entry(seal: Seal, place: PiecePlace, filter: &PieceFilter) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(ENTRY);
     bytes.extend(place.begin.to_le_bytes());
     bytes.extend(place.end.unwrap_or(NEXT_SEGMENT).to_le_bytes());
     bytes.extend(filter.0);
-    bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+    bytes.extend(seal.sum(&bytes).to_le_bytes());
     bytes
 }
 
@@ -125,18 +128,19 @@ impl StoredLog {
         let open = |part| self.media.open(&self.job, part, OpenMode::Read);
         let file = open(SegmentPart::Filters(segment)).ok()?;
         let length = open(SegmentPart::Frames(segment)).and_then(|frames| frames.length()).ok()?;
-        SegmentFilters::open(file, length).ok().flatten()
+        SegmentFilters::open(file, Seal::new(&self.job, segment), length).ok().flatten()
     }
 }
 
 impl SegmentFilters {
-    fn open(file: Arc<dyn Blob>, segment_length: u64) -> io::Result<Option<Self>> {
+    fn open(file: Arc<dyn Blob>, seal: Seal, segment_length: u64) -> io::Result<Option<Self>> {
         let mut stored_header = [0; HEADER];
         read_into(&mut stored_header, &*file, 0)?;
         let count = file.length()?.saturating_sub(HEADER as u64) / ENTRY as u64;
         Ok(
-            (stored_header[..] == header(segment_length)).then_some(Self {
+            (stored_header[..] == header(seal, segment_length)).then_some(Self {
                 file,
+                seal,
                 count,
                 window: Vec::new(),
                 first: 0,
@@ -167,7 +171,9 @@ impl SegmentFilters {
             let length = read_into(&mut self.window, &*self.file, entry_position(index))?;
             self.window.truncate(length);
         }
-        Ok(self.entry_in_window(index).and_then(|entry| read_entry(entry, place)))
+        Ok(self
+            .entry_in_window(index)
+            .and_then(|entry| read_entry(self.seal, entry, place)))
     }
 
     /// The index of the first entry of a piece that begins at this position or after it.
@@ -206,10 +212,10 @@ fn entry_position(index: u64) -> u64 {
 }
 
 /// The filter in an entry. `None` if it is damaged, or belongs to another piece.
-fn read_entry(entry: &[u8], place: PiecePlace) -> Option<PieceFilter> {
+fn read_entry(seal: Seal, entry: &[u8], place: PiecePlace) -> Option<PieceFilter> {
     let (body, sum) = entry.split_last_chunk()?;
     let mut fields = Fields(body);
-    let is_whole = u32::from_le_bytes(*sum) == crc32fast::hash(body);
+    let is_whole = u32::from_le_bytes(*sum) == seal.sum(body);
     let is_of_piece =
         fields.u64()? == place.begin && fields.u64()? == place.end.unwrap_or(NEXT_SEGMENT);
     (is_whole && is_of_piece).then_some(PieceFilter(fields.array()?))
@@ -265,6 +271,10 @@ mod tests {
     use super::*;
     use crate::{Memory, Store};
 
+    fn seal() -> Seal {
+        Seal::new(&"web1-aaaaaaaa".into(), 1)
+    }
+
     fn filter_of(text: &[u8]) -> PieceFilter {
         let mut seen = SeenGroups::default();
         seen.add(text);
@@ -300,7 +310,7 @@ mod tests {
         let log = Memory::default().log(&"web1-aaaaaaaa".into());
         let open = |mode| log.media.open(&log.job, SegmentPart::Filters(1), mode).unwrap();
         open(OpenMode::Write).append(bytes).unwrap();
-        SegmentFilters::open(open(OpenMode::Read), 100).unwrap()
+        SegmentFilters::open(open(OpenMode::Read), seal(), 100).unwrap()
     }
 
     #[test]
@@ -309,10 +319,10 @@ mod tests {
             begin: 10 * piece,
             end: (piece < 99).then_some(10 * piece + 10),
         };
-        let mut bytes = header(100);
+        let mut bytes = header(seal(), 100);
         for piece in 0..100 {
             let text = format!("piece {piece}.");
-            bytes.extend(entry(place(piece), &filter_of(text.as_bytes())));
+            bytes.extend(entry(seal(), place(piece), &filter_of(text.as_bytes())));
         }
         let mut filters = filters_in(&bytes).unwrap();
         for piece in [0, 1, 99, 31, 32, 33, 5] {
@@ -328,12 +338,12 @@ mod tests {
 
     #[test]
     fn a_filter_says_nothing_of_a_longer_piece() {
-        let mut bytes = header(100);
+        let mut bytes = header(seal(), 100);
         let place = PiecePlace {
             begin: 0,
             end: Some(50),
         };
-        bytes.extend(entry(place, &filter_of(b"some text")));
+        bytes.extend(entry(seal(), place, &filter_of(b"some text")));
         let mut filters = filters_in(&bytes).unwrap();
         assert!(!filters.may_contain(place, b"other text"));
         for end in [Some(80), None] {
@@ -347,14 +357,18 @@ mod tests {
             begin: 17,
             end: None,
         };
-        let mut bytes = header(100);
-        bytes.extend(entry(place, &filter_of(b"some text")));
+        let mut bytes = header(seal(), 100);
+        bytes.extend(entry(seal(), place, &filter_of(b"some text")));
         let denies = |bytes: &[u8]| {
             filters_in(bytes).is_some_and(|mut filters| !filters.may_contain(place, b"other text"))
         };
         assert!(denies(&bytes));
         assert!(!denies(&[]) && !denies(&bytes[..bytes.len() - 1]));
-        assert!(!denies(&[&header(101), &bytes[HEADER..]].concat()));
+        assert!(!denies(&[&header(seal(), 101), &bytes[HEADER..]].concat()));
+        let of_another_job = Seal::new(&"web1-bbbbbbbb".into(), 1);
+        assert!(!denies(
+            &[&header(of_another_job, 100), &bytes[HEADER..]].concat()
+        ));
         bytes[HEADER + 40] ^= 1;
         assert!(!denies(&bytes));
     }

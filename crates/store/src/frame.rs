@@ -63,7 +63,7 @@ impl Seal {
         Self(sum.finalize())
     }
 
-    fn sum(self, bytes: &[u8]) -> u32 {
+    pub(super) fn sum(self, bytes: &[u8]) -> u32 {
         let mut sum = crc32fast::Hasher::new_with_initial(self.0);
         sum.update(bytes);
         sum.finalize()
