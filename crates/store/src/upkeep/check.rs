@@ -109,8 +109,10 @@ pub(super) fn survey(path: &Path) -> Result<Survey, StoreError> {
         check.jobs = whole.len();
         for record in whole {
             if record.ended_at.is_some() {
-                // Of output that was deleted, or that could not be stored, lines count as dropped.
-                let is_all_stored = record.stored_bytes > 0 && record.dropped_lines == 0;
+                // Output may have been deleted, or could not be stored. Lines that were still in memory then
+                // do not count as dropped, but the store has fewer bytes than the job has printed.
+                let is_all_stored =
+                    record.stored_bytes >= record.total_bytes && record.dropped_lines == 0;
                 let bytes = if is_all_stored { record.total_bytes } else { 0 };
                 ended.insert(record.id.clone(), bytes);
             }
