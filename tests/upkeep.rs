@@ -156,6 +156,38 @@ async fn damaged_output_is_named_with_its_bytes() {
 }
 
 #[tokio::test]
+async fn output_that_was_deleted_for_a_limit_is_not_damaged() {
+    let sshd = Sshd::start().await;
+    let limits = "[limits]\nstored_bytes_per_job = 4194304\n";
+    let file = sshd.path("small.toml");
+    std::fs::write(&file, limits).unwrap();
+    let config = file.to_str().unwrap();
+    let ran = sshjobs(
+        &sshd,
+        &[
+            "--config",
+            config,
+            "run",
+            "-n",
+            "-q",
+            HOST,
+            "--",
+            "seq 900000",
+        ],
+    );
+    assert!(ran.status.success(), "{:?}", ran.status);
+
+    let (report, status) = store(&sshd, "check");
+
+    assert_eq!(status, Some(0), "{report}");
+    let folders = std::fs::read_dir(state(&sshd).join("output")).unwrap().flatten();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.path()).unwrap().flatten());
+    let names: Vec<_> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    let has = |ending| names.iter().any(|name| name.ends_with(ending));
+    assert!(has(".000005.log") && !has(".000001.log"), "{names:?}");
+}
+
+#[tokio::test]
 async fn output_that_is_gone_or_cut_is_found() {
     let sshd = Sshd::start().await;
     let jobs = jobs_of(&sshd, &["seq 1000", "seq 2000", "true", "seq 3000"]);
