@@ -82,7 +82,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("policy", 5_150),
     ("ssh", 5_750),
     ("sshjobs", 2_240),
-    ("store", 4_500),
+    ("store", 4_550),
     ("wire", 10_750),
 ];
 
