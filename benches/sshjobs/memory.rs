@@ -42,7 +42,7 @@ pub(crate) async fn thousand_jobs(report: &mut Report) {
         &format!("{:.1} KiB", each / 1024.0),
         "–",
         None,
-        "≤ 32 KiB",
+        "≤ 24 KiB",
     );
     let start = Instant::now();
     service.shutdown().await;

@@ -37,7 +37,7 @@ pub(crate) fn append(report: &mut Report) {
         &micros(ours),
         &micros(memcpy),
         ratio(memcpy, ours),
-        "≥ 0.33",
+        "≥ 0.25",
     );
 }
 

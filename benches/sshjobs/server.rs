@@ -287,7 +287,7 @@ pub(crate) fn idle(report: &mut Report, sshd: &Sshd) {
         &format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64),
         "–",
         None,
-        "–",
+        "≤ 24 KiB",
     );
     drop(clients);
 }

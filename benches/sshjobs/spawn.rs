@@ -63,7 +63,7 @@ pub(crate) async fn latency(report: &mut Report) {
         &millis(our),
         &millis(ssh),
         ratio(our, ssh),
-        "≤ 0.4",
+        "≤ 0.25",
     );
     ssh_exit(&sshd, &socket);
     service.shutdown().await;

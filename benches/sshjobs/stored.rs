@@ -132,7 +132,7 @@ pub(crate) async fn throughput(report: &mut Report) {
         &rate(stored),
         &rate(ssh),
         ratio(ssh, stored),
-        "≥ 0.8",
+        "≥ 0.95",
     );
     report.row(
         "lines stored and read back, against dd of as many bytes to the same disk, with its sync",
@@ -237,13 +237,15 @@ pub(crate) async fn pages(report: &mut Report) {
         ratio(stored, small),
         "≤ 5",
     );
+    // Filters are written once output has paused.
+    tokio::time::sleep(Duration::from_secs(10)).await;
     let search = search(&sshd, &service, &many, MANY).await;
     report.row(
         &format!("search through 10 M stored lines, against {GREP} -n"),
         &millis(search.ours),
         &millis(search.grep),
         ratio(search.grep, search.ours),
-        "≥ 0.5",
+        "≥ 1",
     );
 }
 
@@ -384,7 +386,7 @@ pub(crate) async fn durable(report: &mut Report) {
         &rate(far),
         &rate(near),
         ratio(near, far),
-        "≥ 0.8",
+        "≥ 0.85",
     );
     service.shutdown().await;
 }

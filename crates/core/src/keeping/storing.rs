@@ -65,7 +65,7 @@ const MANY_WAITING: isize = 128 << 20;
 /// Maximum bytes of all jobs that wait while the store stands still. Beyond it, output is shown before it is stored.
 const MOST_WAITING: isize = 256 << 20;
 /// Maximum segments that wait for filters. Searches read the others without.
-const MOST_TO_FILTER: usize = 64;
+pub(super) const MOST_TO_FILTER: usize = 64;
 /// Maximum jobs that wait to be given up.
 const TAKEN_OVER: usize = 4096;
 

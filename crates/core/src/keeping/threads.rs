@@ -1,5 +1,6 @@
 //! The threads that store output and records.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -11,7 +12,7 @@ use tokio::time::Instant;
 
 use super::health::warn;
 use super::requests::{StoringRequests, Task};
-use super::storing::Storing;
+use super::storing::{MOST_TO_FILTER, Storing};
 use sshjobs_base::sync::atomic::Ordering::Relaxed;
 use sshjobs_base::sync::mpsc::Receiver;
 use sshjobs_base::sync::{Mutex, lock};
@@ -23,6 +24,9 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Interval at which stored jobs that exceed a limit are deleted.
 const SWEEP: Duration = Duration::from_secs(30);
 const FIRST_SWEEP: Duration = Duration::from_secs(2);
+/// Time without stored output that counts as a pause, and after which filters are written without one.
+const PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Priority of work in the background, on the scale of nice(1).
 #[cfg(target_os = "linux")]
 const LOWEST_PRIORITY: i32 = 19;
@@ -115,17 +119,35 @@ fn show_overdue_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     }
 }
 
-/// A search without filters is slower, and finds the same.
+/// Writes filters of complete segments, once output has paused: they take half as much processor time as the
+/// output itself. A search without filters is slower, and finds the same.
 fn write_filters(storing: &Weak<Storing>, complete_segments: &Receiver<CompleteSegment>) {
     lower_priority();
-    while let Ok(segment) = complete_segments.recv() {
-        // Not held: it would live until the filters are written.
-        if storing.upgrade().is_none_or(|storing| storing.is_gone.load(Relaxed)) {
-            return;
+    let mut waiting = VecDeque::new();
+    loop {
+        match complete_segments.recv_timeout(ROUND) {
+            Ok(segment) if waiting.len() < MOST_TO_FILTER => {
+                waiting.push_back((Instant::now(), segment));
+            }
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
-        // Usually because it was deleted meanwhile.
-        if let Err(error) = segment.write_filters() {
-            tracing::debug!(%error, "the filters of a segment could not be written");
+        while let Some((since, segment)) = waiting.front() {
+            let Some(storing) = storing.upgrade().filter(|storing| !storing.is_gone.load(Relaxed))
+            else {
+                return;
+            };
+            let has_paused = lock(&storing.progress).elapsed() >= PAUSE;
+            // Not held: it would live until the filters are written.
+            drop(storing);
+            if !has_paused && since.elapsed() < LONGEST_WAIT {
+                break;
+            }
+            // Usually because it was deleted meanwhile.
+            if let Err(error) = segment.write_filters() {
+                tracing::debug!(%error, "the filters of a segment could not be written");
+            }
+            waiting.pop_front();
         }
     }
 }
