@@ -311,6 +311,13 @@ impl Runner {
         }
         // Without a stdin the job is still starting, or has ended since.
         let is_starting = job.read_log(|log| !log.phase().has_started());
+        let is_on_one_host = job.spec.durable && job.spec.fleet.is_none();
+        if stdin.is_none() && !is_over && !is_starting && is_on_one_host {
+            // It is being taken over from another process. Its host takes input at any time.
+            let kept = self.shared.registry().kept(&job.id);
+            let known = kept.or_else(|| self.shared.foreign_jobs.get(&job.id));
+            stdin = known.map(|job| stdin_on_host(&self.shared, &job));
+        }
         let stdin = stdin.ok_or(if is_starting {
             WriteError::Starting
         } else {

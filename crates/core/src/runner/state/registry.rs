@@ -227,6 +227,11 @@ impl Registry {
         }
     }
 
+    /// A job that is kept here, in whatever state.
+    pub(crate) fn kept(&self, id: &JobId) -> Option<Arc<Job>> {
+        Some(Arc::clone(&self.jobs.get(id)?.job))
+    }
+
     pub(crate) fn place(&self, id: &JobId) -> Option<JobConnection> {
         self.jobs.get(id)?.place.clone()
     }
