@@ -162,7 +162,7 @@ pub(crate) async fn throughput(report: &mut Report) {
 fn write_to_disk(sshd: &Sshd, bytes: u64) -> Duration {
     const BLOCK: u64 = 64 << 10;
     let file = sshd.path("state").join("dd");
-    // What was written before is none of its work.
+    // Earlier writes must not count as its work.
     assert!(Command::new("sync").status().unwrap().success());
     let begun = Instant::now();
     let mut dd = Command::new("dd");

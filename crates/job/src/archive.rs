@@ -55,7 +55,7 @@ pub trait LineSieve {
     /// printable ASCII, tabs and line feeds.
     fn find_match(&mut self, text: &[u8]) -> Option<usize>;
 
-    /// Whether a line of some output could match. `may_contain` tells which texts that output may contain.
+    /// Whether a line of some output could match. `may_contain` returns whether that output may contain a text.
     fn can_match(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool;
 }
 

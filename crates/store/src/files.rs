@@ -209,7 +209,7 @@ impl Media for Files {
     }
 
     fn remove_all(&self, job: &JobId) -> io::Result<()> {
-        // Again, because filters may be written at this moment. Once no frames are left, nobody adds a part.
+        // Again, because filters may be written at this moment. Once no frames are left, no process adds a part.
         for _ in 0..2 {
             for part in self.parts(job)? {
                 missing_is_fine(fs::remove_file(self.path(job, part)?))?;

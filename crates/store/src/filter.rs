@@ -96,7 +96,7 @@ impl CompleteSegment {
         // A process that was killed may have left a part of one.
         file.truncate(0)?;
         file.append(&bytes)?;
-        // The segment was deleted meanwhile, and nothing would delete what is written now.
+        // If the segment was deleted meanwhile, its filters are deleted here.
         if open(SegmentPart::Frames(*segment), OpenMode::Read).is_err() {
             log.media.remove(&log.job, *segment)?;
         }

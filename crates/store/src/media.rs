@@ -77,7 +77,7 @@ pub enum SegmentPart {
     Frames(u64),
     /// Its index.
     Index(u64),
-    /// Filters that tell which of its pieces can't contain a text.
+    /// Filters, by which a search passes over pieces that can't contain a text.
     Filters(u64),
     /// Not part of a segment: the list of deleted output.
     Forgotten,

@@ -180,7 +180,7 @@ impl Sifting<'_> {
             } else {
                 end.origin.newest
             };
-            // A failed write may have left more lines than the marks tell of.
+            // A failed write may have left more lines than the marks count.
             let is_in_piece = before < last;
             return Ok(Some(if is_in_piece {
                 LineRange {
@@ -528,7 +528,7 @@ mod tests {
                 let passed_over = matching.iter().find(|&&line| line > cursor && line <= skimmed.to);
                 prop_assert_eq!(passed_over, None);
                 let next = skimmed.match_until.unwrap_or(skimmed.to);
-                prop_assert!(next > cursor, "each step goes on");
+                prop_assert!(next > cursor, "each step moves the cursor");
                 cursor = next;
             }
         }

@@ -19,7 +19,7 @@ impl Alternatives {
         pattern.and_then(required).unwrap_or_default()
     }
 
-    /// Whether a line of some output could match. `may_contain` tells which texts that output may contain.
+    /// Whether a line of some output could match. `may_contain` returns whether that output may contain a text.
     pub(super) fn is_possible(&self, may_contain: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.0.is_empty() || self.0.iter().any(|text| may_contain(text))
     }
