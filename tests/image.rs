@@ -12,11 +12,12 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use support::docker::{Container, Image, docker, dot_ssh};
-use support::eventually;
 use support::server::Caller;
+use support::{eventually, eventually_within};
 
 /// User id of the image.
 const USER: u32 = 10001;
@@ -75,6 +76,10 @@ async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
     assert_eq!(ended, "0 sshjobs");
 }
 
+/// Time limit for the cluster to start. A replica gives up after half a minute without NATS, and Docker starts it
+/// again.
+const CLUSTER_START: Duration = Duration::from_secs(300);
+
 /// `docker compose` for the cluster of packaging/. Taken down when dropped.
 struct Cluster {
     project: String,
@@ -119,10 +124,33 @@ impl Cluster {
         assert!(output.status.success(), "compose {arguments:?}: {told}");
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
+
+    /// Waits until the proxy has a replica that is ready.
+    async fn wait_until_ready(&self, url: &str) {
+        // The proxy may give a request to a replica that is still starting.
+        let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5)));
+        let agent = ureq::Agent::new_with_config(config.build());
+        let deadline = Instant::now() + CLUSTER_START;
+        while let Err(error) = agent.get(format!("{url}/readyz")).call() {
+            assert!(Instant::now() < deadline, "no replica is ready: {error}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
 }
 
 impl Drop for Cluster {
     fn drop(&mut self) {
+        // Before `down` removes the containers.
+        if std::thread::panicking() {
+            for arguments in [
+                &["ps", "--all"][..],
+                &["logs", "--tail", "40", "--timestamps"],
+            ] {
+                let output = self.compose(arguments);
+                eprintln!("{}", String::from_utf8_lossy(&output.stdout));
+                eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+            }
+        }
         self.compose(&["down", "--volumes", "--rmi", "local", "--timeout", "5"]);
     }
 }
@@ -144,14 +172,11 @@ async fn the_containers_of_a_cluster_answer_through_their_proxy() {
     cluster.told(&["up", "--build", "--detach"]);
 
     let url = format!("http://127.0.0.1:{}", cluster.port);
-    eventually("a replica is ready", async || {
-        ureq::get(format!("{url}/readyz")).call().is_ok()
-    })
-    .await;
+    cluster.wait_until_ready(&url).await;
     let nats = "--cluster=nats://nats1:4222";
     let inside = ["exec", "-T", "replica1", "sshjobs"];
     let run = |words: &[&str]| cluster.told(&[&inside, words, &[nats]].concat());
-    eventually("all replicas are there", async || {
+    eventually_within(CLUSTER_START, "all replicas are there", async || {
         let status = run(&["cluster", "status", "--json"]);
         let status: serde_json::Value = serde_json::from_str(&status).unwrap();
         let replicas = status["replicas"].as_array().unwrap();

@@ -188,8 +188,17 @@ pub async fn follow(service: &Service, job_id: &str, stream: StreamArg, wait_ms:
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Waits until `look` returns true, at most for [`PATIENCE`].
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+pub async fn eventually<F: Future<Output = bool>>(what: &str, look: impl FnMut() -> F) {
+    eventually_within(PATIENCE, what, look).await;
+}
+
+/// Waits until `look` returns true, at most for `limit`.
+pub async fn eventually_within<F: Future<Output = bool>>(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> F,
+) {
+    let deadline = tokio::time::Instant::now() + limit;
     while !look().await {
         assert!(
             tokio::time::Instant::now() < deadline,
