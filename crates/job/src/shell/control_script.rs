@@ -15,11 +15,11 @@ use crate::announced::TELL_MACHINE;
 pub fn control_script(nonce: &Nonce) -> String {
     let nonce = nonce.as_str();
     // Each script is orphaned, so this shell need not reap it. The last `echo` terminates an
-    // unfinished last line. bash and ksh end a `read` after TMOUT seconds; scripts for durable jobs give it back
-    // to the job.
+    // unfinished last line. bash and ksh end a `read` after TMOUT seconds. Scripts for durable jobs restore TMOUT
+    // and the umask (sj_M).
     let script = format!(
-        r#"sj_tmout=${{TMOUT:-}} TMOUT=0
-export sj_tmout
+        r#"sj_tmout=${{TMOUT:-}} sj_M=$(umask) TMOUT=0
+export sj_tmout sj_M
 unset TMOUT
 echo {nonce} $$ "$({TELL_MACHINE})"
 run() {{ printf %b "$3" | (eval "$(printf %b "$2")") 2>/dev/null; echo; }}

@@ -1,5 +1,6 @@
 # sshjobs: durable jobs, in POSIX sh. Installed once, under its hash. $1 is the state directory, $2 a verb. Variables that a job
 # could inherit begin with sj_. The file is executed, or sourced by a shell that has set sj_F to its path, which saves a process.
+# `job` and `start` come first, each after the functions that it calls, so that the shell need not parse the rest for them.
 # Jobs run with the mask of the login shell.
 sj_M=${sj_M:-$(umask)}
 export sj_M
@@ -49,6 +50,191 @@ start_time() { # Sets $sj_t to the start time of process $1, and $sj_g to its gr
     sj_t=${sj_t#*_}
   fi
 }
+decode() { # Sets $sj_d to the text that $1 encodes, including newlines at its end.
+  sj_d=$(printf '%b.' "$1")
+  sj_d=${sj_d%.}
+}
+
+# Verb job: JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its script comes on stdin, once the user is changed.
+if [ "$sj_V" = job ]; then
+  sj_J=$sj_S/$1
+  [ -z "$sj_tmout" ] || { TMOUT=$sj_tmout; export TMOUT; }
+  unset sj_tmout
+  start_time $$
+  printf '%s %s\n' $$ "$sj_t" >"$sj_J/pid"
+  if [ "$3" != - ]; then
+    exec 6<&- 5<&-
+    gate=${3#*:} user=${3##*:}
+    length=${gate#*:}
+    length=${length%%:*} gate=${gate%%:*}
+    # The mark shows in the command line that these processes belong to the job.
+    script="umask $sj_M; SSHJOBS_JOB=$4; export SSHJOBS_JOB; echo $gate-passed >&2; echo $gate-passed; eval \"\$(dd bs=1 count=$length 2>/dev/null)\""
+    case $3 in
+    sudo:*) exec sudo -S -H -p "$gate-password:" -u "$user" -- /bin/sh -c "$script" ;;
+    doas:*) exec doas -u "$user" -- /bin/sh -c "$script" ;;
+    su:*) exec su -s /bin/sh -c "$script" -- "$user" ;;
+    esac
+  fi
+  IFS= read -r SSHJOBS_JOB <&6
+  export SSHJOBS_JOB
+  IFS= read -r sj_cwd <&6
+  IFS= read -r sj_cmd <&6
+  while IFS= read -r sj_line <&6 && [ -n "$sj_line" ]; do
+    decode "${sj_line#*=}"
+    case $sj_line in
+    SSHJOBS_SCRIPT=*)
+      # A script that was sent with the job: its file, and not its text, which is too long for a variable.
+      printf %s "$sj_d" >"$sj_J/script" || exit 125
+      sj_d=$sj_J/script
+      ;;
+    esac
+    export "${sj_line%%=*}=$sj_d"
+  done
+  exec 6<&- 5<&-
+  if [ -n "$sj_cwd" ]; then
+    decode "$sj_cwd"
+    CDPATH= cd -- "$sj_d" 2>/dev/null || { printf "sshjobs: can't enter %s\n" "$sj_d" >&2; exit 125; }
+  fi
+  decode "$sj_cmd"
+  # Made here, with the mask of the spool: the shell on the terminal has that of the login shell.
+  [ "$2" = none ] || { : >"$sj_J/tty"; : >"$sj_J/rc"; }
+  umask "$sj_M"
+  unset sj_M
+  case $2 in
+  none) exec "${SHELL:-/bin/sh}" -c "$sj_d" ;;
+  esac
+  IFS=: read -r TERM cols rows <<X
+$2
+X
+  export TERM
+  # The name of the terminal is for the verb resize. A signal also ends script(1), whose own exit status then says nothing: the
+  # shell between both notes that of the command, and ignores signals until then.
+  SSHJOBS_COMMAND=$sj_d SSHJOBS_FILES=$sj_J exec script -qefc "stty cols $cols rows $rows; tty >\"\$SSHJOBS_FILES/tty\"; trap : HUP INT QUIT TERM; \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"; r=\$?; echo \$r >\"\$SSHJOBS_FILES/rc\"; exit \$r" /dev/null
+fi
+
+tried() { # Succeeds if the command "$@" has succeeded on this host before, or does now. A program in PATH may be a shim with nothing
+  # behind it. A success is noted in works.$1.
+  command -v "$1" >/dev/null 2>&1 || return
+  [ ! -f "$sj_S/works.$1" ] || return 0
+  "$@" >/dev/null 2>&1 || return
+  # If the note can't be written, the next start tries again.
+  { printf '' >"$sj_S/works.$1"; } 2>/dev/null || :
+}
+# session: runs a command in a session of its own that nothing waits for. A shell starts background commands with INT and QUIT
+# ignored, which no shell can undo and the job would inherit. env(1) resets them if it is new enough (coreutils 8.31), which is
+# tried each time: with a note from another version of it, no job would start.
+case $sj_V in start|supervise|guard|follow) # Other verbs start no session.
+  if tried setsid true; then
+    session() {
+      sj_r=
+      ! env --default-signal=INT,QUIT true 2>/dev/null || sj_r='env --default-signal=INT,QUIT'
+      setsid -f $sj_r "$@" 2>/dev/null && exit 0
+      # This setsid has no -f, or no longer runs.
+      setsid true 2>/dev/null || rm -f "$sj_S/works.setsid"
+      # A background command has no stdin, unless its descriptor was kept.
+      exec 9<&0
+      setsid $sj_r "$@" <&9 9<&- &
+      exit 0
+    }
+    led() { measured setsid "$@"; }
+  elif perl -MPOSIX -e 1 2>/dev/null; then
+    session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
+    led() { measured perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
+  elif python3 -c 'import os; os.setsid' 2>/dev/null; then
+    session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+    led() { measured python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+  else
+    session() { say error this host has neither setsid nor perl nor python3; exit 1; }
+  fi
+esac
+
+gate_seconds=30 # Time to change the user.
+decide_gate() { # Notes the result, unless there is one.
+  (set -C; printf '%s\n' "$1" >"$sj_J/gate") 2>/dev/null
+}
+tell_gate() { # Waits until the user is changed, and answers if it is not.
+  end=$(($(date +%s) + gate_seconds))
+  # The file exists a moment before it has its line.
+  while [ ! -s "$sj_J/gate" ]; do
+    [ -d "$sj_J" ] || { say become ended; return 1; }
+    sleep 0.03 2>/dev/null || sleep 1
+    now=$(date +%s)
+    # After this no command is started, however late the host's PAM answers.
+    [ "$now" -lt "$end" ] || decide_gate timeout
+    # The shell that made the file was killed before it wrote the line.
+    [ "$now" -lt $((end + 5)) ] || break
+  done
+  g=
+  read -r g <"$sj_J/gate"
+  [ "$g" != passed ] || return 0
+  say become "${g:-timeout}"
+  rm -rf "$sj_J"
+  return 1
+}
+lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of start.
+  { [ "$9" = - ] || printf '%s\n' "${9%%:*} ${9##*:}" >"$sj_J/as"; } &&
+  printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
+    printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
+    printf '%-200s\n' pending >"$sj_J/exit.r"
+}
+
+# Verb start. Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME; mark; cwd; command; NAME=VALUE ...; nothing; stdin;
+# password; ".". BECOME is "-", or PROGRAM:GATE:LENGTH:USER; the command is then a script of this length, with directory and variables.
+if [ "$sj_V" = start ]; then
+  # The order may arrive later than this shell starts, or never.
+  read -r sj_line || exit 0
+  set -- $sj_line
+  sj_J=$sj_S/$1
+  IFS= read -r mark && IFS= read -r sj_cwd && IFS= read -r sj_cmd
+  env=
+  while IFS= read -r sj_line && [ -n "$sj_line" ]; do env=$env$sj_line$sj_nl; done
+  IFS= read -r text
+  IFS= read -r sj_pw
+  IFS= read -r dot
+  [ "$dot" = . ] || exit 1
+  # The directory may have been removed in the meantime.
+  [ -f "$sj_F" ] || { say missing; exit 1; }
+  if [ "$9" != - ] && case $(command -v printf) in /*) ;; *) false ;; esac; then
+    # The password would be an argument of another program.
+    say unsupported "its /bin/sh has no printf of its own, by which passwords are passed on"
+    exit 1
+  fi
+  case $7 in
+  none) ;;
+  *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
+  esac
+  # The connection may be lost at any moment; the start is completed all the same. (Traps, because ignored signals would be
+  # inherited by the job.)
+  trap : HUP INT TERM PIPE
+  if mkdir "$sj_J" 2>/dev/null; then
+    # The second attempt captures the error message.
+    lay_down "$@" 2>/dev/null || why=$(lay_down "$@" 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
+    new=y
+  elif [ -d "$sj_J" ]; then
+    # A repeated start: completes an earlier one that was killed before its supervisor ran.
+    new=
+    [ -f "$sj_J/claim" ] || [ ! -f "$sj_J/exit.r" ] || new=y
+  else
+    why=$(mkdir "$sj_J" 2>&1)
+    say error "${why##*: }"
+    exit 1
+  fi
+  # A follower that has ended, perhaps because its spool was removed, can't be notified.
+  started=
+  if [ "$9" != - ]; then
+    # The password is in no file and in no command line.
+    [ -z "$new" ] || printf '%s\n' "$sj_pw" | (exec >/dev/null 2>&1; session /bin/sh "$sj_F" "$sj_D" supervise "$@")
+    started=y
+    tell_gate || exit 0
+  fi
+  told=
+  [ ! -f "$sj_S/f/$2" ] || { echo "$1 0 0" >>"$sj_S/f/$2" && told=' told'; }
+  say "ok$told"
+  [ -n "$new" ] && [ -z "$started" ] || exit 0
+  exec </dev/null >/dev/null 2>&1
+  session /bin/sh "$sj_F" "$sj_D" supervise "$@"
+fi
+
 boot() { # Sets $b to an id of this boot of this machine or container.
   if { read -r b </proc/sys/kernel/random/boot_id; } 2>/dev/null; then
     start_time 1
@@ -125,7 +311,7 @@ sj_perl='
 '
 measured() {
   # Options in PERL5OPT may change what perl does.
-  if [ -z "${PERL5OPT:-}$sj_unmeasured" ] && perl -e 1 2>/dev/null && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
+  if [ -z "${PERL5OPT:-}$sj_unmeasured" ] && tried perl -e 1 && printf '%-20s\n' pending 2>/dev/null >"$sj_J/peak"; then
     # Perl must not warn of an unknown locale on the job's stderr. It removes the variable again.
     [ -n "${PERL_BADLANG:-}" ] || { PERL_BADLANG=; export PERL_BADLANG; }
     exec perl -e "$sj_perl" "$sj_J/peak" "$@" 6<&6
@@ -136,37 +322,7 @@ run_job() { # Runs the job, measured unless $sj_unmeasured is set. Arguments: th
   # In a subshell, so that this shell's message about its end is discarded. A Korn shell passes on only named descriptors.
   (led /bin/sh "$sj_F" "$sj_D" job "$@") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
 }
-decode() { # Sets $sj_d to the text that $1 encodes, including newlines at its end.
-  sj_d=$(printf '%b.' "$1")
-  sj_d=${sj_d%.}
-}
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
-
-# session: runs a command in a session of its own that nothing waits for. A shell starts background commands with INT and QUIT
-# ignored, which no shell can undo and the job would inherit. env(1) resets them if it is new enough (coreutils 8.31).
-# By trying: a program in PATH may be a shim with nothing behind it. Other verbs start no session.
-case $sj_V in start|supervise|guard|follow)
-  if setsid true 2>/dev/null; then
-    session() {
-      sj_r=
-      ! env --default-signal=INT,QUIT true 2>/dev/null || sj_r='env --default-signal=INT,QUIT'
-      setsid -f $sj_r "$@" 2>/dev/null && exit 0
-      # A background command has no stdin, unless its descriptor was kept.
-      exec 9<&0
-      setsid $sj_r "$@" <&9 9<&- &
-      exit 0
-    }
-    led() { measured setsid "$@"; }
-  elif perl -MPOSIX -e 1 2>/dev/null; then
-    session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
-    led() { measured perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
-  elif python3 -c 'import os; os.setsid' 2>/dev/null; then
-    session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
-    led() { measured python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
-  else
-    session() { say error this host has neither setsid nor perl nor python3; exit 1; }
-  fi
-esac
 
 as_user() { # Runs the script $2 as the user of job $1, if the host asks for no password.
   { read -r m u <"$sj_S/$1/as"; } 2>/dev/null || return
@@ -228,7 +384,6 @@ end_writer() { # Ends a writer that waits for job $1 to read.
 }
 # Another user, by sudo, doas or su. The file gate.why has the last step: "answered" (the password was sent), "wrong" or "password" (one
 # is needed); the file gate has the result: "passed", "timeout", or the reason, the exit status and the last words of the program.
-gate_seconds=30
 is_prompt() { # Whether the program asks for a password: its last line is unfinished and has a colon at its end.
   last=$(tail -c 300 "$sj_J/err"; printf .)
   last=${last%.}
@@ -243,9 +398,6 @@ is_prompt() { # Whether the program asks for a password: its last line is unfini
     ;;
   *) false ;;
   esac
-}
-decide_gate() { # Notes the result, unless there is one.
-  (set -C; printf '%s\n' "$1" >"$sj_J/gate") 2>/dev/null
 }
 pass_gate() { # Watches the program that changes the user: answers its prompt once and, when the user is changed, sends the script and
   # the text for stdin to descriptor 3. Output until then is not the command's. Argument: the kind of stdin.
@@ -284,31 +436,6 @@ pass_gate() { # Watches the program that changes the user: answers its prompt on
   # The program, or the other user's shell, reads the end of its stdin, and ends.
   end_these "$keeper"
 }
-tell_gate() { # Waits until the user is changed, and answers if it is not.
-  end=$(($(date +%s) + gate_seconds))
-  # The file exists a moment before it has its line.
-  while [ ! -s "$sj_J/gate" ]; do
-    [ -d "$sj_J" ] || { say become ended; return 1; }
-    sleep 0.03 2>/dev/null || sleep 1
-    now=$(date +%s)
-    # After this no command is started, however late the host's PAM answers.
-    [ "$now" -lt "$end" ] || decide_gate timeout
-    # The shell that made the file was killed before it wrote the line.
-    [ "$now" -lt $((end + 5)) ] || break
-  done
-  g=
-  read -r g <"$sj_J/gate"
-  [ "$g" != passed ] || return 0
-  say become "${g:-timeout}"
-  rm -rf "$sj_J"
-  return 1
-}
-lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of start.
-  { [ "$9" = - ] || printf '%s\n' "${9%%:*} ${9##*:}" >"$sj_J/as"; } &&
-  printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
-    printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
-    printf '%-200s\n' pending >"$sj_J/exit.r"
-}
 look() { # The state of a job, in $x; empty while it runs.
   x= dir=$1
   if [ -f "$dir/exit" ]; then
@@ -340,61 +467,6 @@ guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
 }
 
 case $sj_V in
-start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME; mark; cwd; command; NAME=VALUE ...; nothing; stdin; password;
-  # ".". BECOME is "-", or PROGRAM:GATE:LENGTH:USER; the command is then a script of this length, with directory and variables.
-  # The order may arrive later than this shell starts, or never.
-  read -r sj_line || exit 0
-  set -- $sj_line
-  sj_J=$sj_S/$1
-  IFS= read -r mark && IFS= read -r sj_cwd && IFS= read -r sj_cmd
-  env=
-  while IFS= read -r sj_line && [ -n "$sj_line" ]; do env=$env$sj_line$sj_nl; done
-  IFS= read -r text
-  IFS= read -r sj_pw
-  IFS= read -r dot
-  [ "$dot" = . ] || exit 1
-  # The directory may have been removed in the meantime.
-  [ -f "$sj_F" ] || { say missing; exit 1; }
-  if [ "$9" != - ] && case $(command -v printf) in /*) ;; *) false ;; esac; then
-    # The password would be an argument of another program.
-    say unsupported "its /bin/sh has no printf of its own, by which passwords are passed on"
-    exit 1
-  fi
-  case $7 in
-  none) ;;
-  *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
-  esac
-  # The connection may be lost at any moment; the start is completed all the same. (Traps, because ignored signals would be
-  # inherited by the job.)
-  trap : HUP INT TERM PIPE
-  if mkdir "$sj_J" 2>/dev/null; then
-    # The second attempt captures the error message.
-    lay_down "$@" 2>/dev/null || why=$(lay_down "$@" 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
-    new=y
-  elif [ -d "$sj_J" ]; then
-    # A repeated start: completes an earlier one that was killed before its supervisor ran.
-    new=
-    [ -f "$sj_J/claim" ] || [ ! -f "$sj_J/exit.r" ] || new=y
-  else
-    why=$(mkdir "$sj_J" 2>&1)
-    say error "${why##*: }"
-    exit 1
-  fi
-  # A follower that has ended, perhaps because its spool was removed, can't be notified.
-  started=
-  if [ "$9" != - ]; then
-    # The password is in no file and in no command line.
-    [ -z "$new" ] || printf '%s\n' "$sj_pw" | (exec >/dev/null 2>&1; session /bin/sh "$sj_F" "$sj_D" supervise "$@")
-    started=y
-    tell_gate || exit 0
-  fi
-  told=
-  [ ! -f "$sj_S/f/$2" ] || { echo "$1 0 0" >>"$sj_S/f/$2" && told=' told'; }
-  say "ok$told"
-  [ -n "$new" ] && [ -z "$started" ] || exit 0
-  exec </dev/null >/dev/null 2>&1
-  session /bin/sh "$sj_F" "$sj_D" supervise "$@"
-  ;;
 supervise)
   sj_J=$sj_S/$1
   trap : HUP INT TERM PIPE
@@ -483,6 +555,7 @@ supervise)
   case $peak in
   pending)
     # Perl did not start, and the job neither.
+    rm -f "$sj_S/works.perl"
     sj_unmeasured=y peak=-
     run_job "$1" "$7" "$9" "$mark"
     rc=$?
@@ -600,61 +673,6 @@ warden)
     n=$((least / 500000000))
     sleep $((n < 1 ? 1 : n))
   done
-  ;;
-job) # JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its script comes on stdin, once the user is changed.
-  sj_J=$sj_S/$1
-  [ -z "$sj_tmout" ] || { TMOUT=$sj_tmout; export TMOUT; }
-  unset sj_tmout
-  start_time $$
-  printf '%s %s\n' $$ "$sj_t" >"$sj_J/pid"
-  if [ "$3" != - ]; then
-    exec 6<&- 5<&-
-    gate=${3#*:} user=${3##*:}
-    length=${gate#*:}
-    length=${length%%:*} gate=${gate%%:*}
-    # The mark shows in the command line that these processes belong to the job.
-    script="umask $sj_M; SSHJOBS_JOB=$4; export SSHJOBS_JOB; echo $gate-passed >&2; echo $gate-passed; eval \"\$(dd bs=1 count=$length 2>/dev/null)\""
-    case $3 in
-    sudo:*) exec sudo -S -H -p "$gate-password:" -u "$user" -- /bin/sh -c "$script" ;;
-    doas:*) exec doas -u "$user" -- /bin/sh -c "$script" ;;
-    su:*) exec su -s /bin/sh -c "$script" -- "$user" ;;
-    esac
-  fi
-  IFS= read -r SSHJOBS_JOB <&6
-  export SSHJOBS_JOB
-  IFS= read -r sj_cwd <&6
-  IFS= read -r sj_cmd <&6
-  while IFS= read -r sj_line <&6 && [ -n "$sj_line" ]; do
-    decode "${sj_line#*=}"
-    case $sj_line in
-    SSHJOBS_SCRIPT=*)
-      # A script that was sent with the job: its file, and not its text, which is too long for a variable.
-      printf %s "$sj_d" >"$sj_J/script" || exit 125
-      sj_d=$sj_J/script
-      ;;
-    esac
-    export "${sj_line%%=*}=$sj_d"
-  done
-  exec 6<&- 5<&-
-  if [ -n "$sj_cwd" ]; then
-    decode "$sj_cwd"
-    CDPATH= cd -- "$sj_d" 2>/dev/null || { printf "sshjobs: can't enter %s\n" "$sj_d" >&2; exit 125; }
-  fi
-  decode "$sj_cmd"
-  # Made here, with the mask of the spool: the shell on the terminal has that of the login shell.
-  [ "$2" = none ] || { : >"$sj_J/tty"; : >"$sj_J/rc"; }
-  umask "$sj_M"
-  unset sj_M
-  case $2 in
-  none) exec "${SHELL:-/bin/sh}" -c "$sj_d" ;;
-  esac
-  IFS=: read -r TERM cols rows <<X
-$2
-X
-  export TERM
-  # The name of the terminal is for the verb resize. A signal also ends script(1), whose own exit status then says nothing: the
-  # shell between both notes that of the command, and ignores signals until then.
-  SSHJOBS_COMMAND=$sj_d SSHJOBS_FILES=$sj_J exec script -qefc "stty cols $cols rows $rows; tty >\"\$SSHJOBS_FILES/tty\"; trap : HUP INT QUIT TERM; \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"; r=\$?; echo \$r >\"\$SSHJOBS_FILES/rc\"; exit \$r" /dev/null
   ;;
 write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A repeated write of the same writer writes nothing twice.
   sj_J=$sj_S/$1
