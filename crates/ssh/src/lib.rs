@@ -27,8 +27,8 @@ pub use config::{
     SecretError, SecretSource, Setting, SettingSource, SshCache,
 };
 pub use connection::{
-    Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, SERVER_CLOSES, connect,
-    look_at_key,
+    Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, OpenedStream, SERVER_CLOSES,
+    connect, connect_over, look_at_key,
 };
 pub use error::{ChannelError, ConnectError, DialError};
 pub use files::off_runtime;

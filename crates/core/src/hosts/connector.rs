@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
 use super::breaker::{Breaker, Paused};
+use super::opened_streams::{OpenedStreams, StreamReservation};
 use sshjobs_base::lock::lock;
 use sshjobs_job::Caller;
 use sshjobs_ssh::{ConnectError, Connection, HostConfig, LoginSecrets, PresentedKey, Prompter};
@@ -38,6 +39,7 @@ pub(super) struct Connector {
     jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
     /// Slots for logins, by address and port of their server.
     login_slots: Mutex<HashMap<(String, u16), Weak<Semaphore>>>,
+    opened: OpenedStreams,
 }
 
 /// A connection to a jump host while it is in use. Locked while connecting, so that one caller
@@ -68,6 +70,7 @@ impl Connector {
             breaker: Breaker::default(),
             jumps: Mutex::default(),
             login_slots: Mutex::default(),
+            opened: OpenedStreams::default(),
         }
     }
 
@@ -98,7 +101,7 @@ impl Connector {
         let login_slots = self.login_slots(host);
         // Before the breaker is asked, which an earlier login may trip. A host behind a jump host or a command has
         // no slot: its jump host may need one at the same address.
-        let _slot = if host.jump.is_none() && host.proxy_command.is_none() {
+        let _slot = if is_reached_directly(host) {
             login_slots.acquire().await.ok()
         } else {
             None
@@ -135,7 +138,11 @@ impl Connector {
         loop {
             // In the loop, because the jump host may have been lost since the last attempt.
             let via = self.via(caller, host).await?;
-            match sshjobs_ssh::connect(host, via, &secrets).await {
+            let connected = match self.connect_over_opened(host, &secrets).await {
+                Some(connected) => connected,
+                None => sshjobs_ssh::connect(host, via, &secrets).await,
+            };
+            match connected {
                 Err(ConnectError::HungUp { .. })
                     if tries < MOST_TRIES
                         && began.elapsed() < host.connect_timeout * TRIES_FACTOR
@@ -153,6 +160,37 @@ impl Connector {
                 connected => return connected,
             }
         }
+    }
+
+    /// Connects over the stream that was opened ahead. `None` if there is none, or the server has hung up on it
+    /// while it waited.
+    async fn connect_over_opened(
+        &self,
+        host: &HostConfig,
+        secrets: &LoginSecrets,
+    ) -> Option<Result<Connection, ConnectError>> {
+        if !is_reached_directly(host) {
+            return None;
+        }
+        let stream = self.opened.take(host)?;
+        match sshjobs_ssh::connect_over(stream, host, secrets).await {
+            Err(ConnectError::HungUp { .. }) => None,
+            connected => Some(connected),
+        }
+    }
+
+    /// Opens a TCP connection for the next login at a host, and waits until its server speaks or `limit` has
+    /// passed. `None` if the connection fails or is not open within `limit`, the server has one already, its logins
+    /// are paused, or the host is reached in another way.
+    pub(super) async fn open_ahead(
+        &self,
+        host: &HostConfig,
+        limit: Duration,
+    ) -> Option<StreamReservation> {
+        if !is_reached_directly(host) || self.breaker.check(&host.route()).is_err() {
+            return None;
+        }
+        self.opened.open(host, limit).await
     }
 
     /// The slots for logins at a host's server.
@@ -251,4 +289,9 @@ impl Connector {
             }
         })
     }
+}
+
+/// Whether connections to a host are made by TCP, without a jump host or a command between.
+fn is_reached_directly(host: &HostConfig) -> bool {
+    host.jump.is_none() && host.proxy_command.is_none()
 }

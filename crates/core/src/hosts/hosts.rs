@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connector::{Connector, Prompters};
-use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
+use super::{
+    HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled, StreamReservation,
+};
 use sshjobs_job::Caller;
 use sshjobs_ssh::{ConnectError, HostName, KnownHosts, LoginSecrets, PresentedKey, Question};
 
@@ -88,6 +90,22 @@ impl Hosts {
             Some(lease) if lease.connection().answers().await => Ok(lease),
             _ => self.pool.lease(host).await,
         }
+    }
+
+    /// Opens a TCP connection to `host` for the next login there, which uses it unless the reservation was dropped.
+    /// Waits for its server for at most `limit`, after the name was resolved. Does nothing if the pool has a
+    /// connection.
+    pub(crate) async fn open_ahead(
+        &self,
+        host: &HostRef,
+        limit: Duration,
+    ) -> Option<StreamReservation> {
+        if self.live(host).is_some() {
+            return None;
+        }
+        // The login reports the same error.
+        let config = self.book.resolve(&host.name).await.ok()?;
+        self.pool.connect().connector.open_ahead(&config, limit).await
     }
 
     /// A live connection to `host`, if there is one.

@@ -93,7 +93,7 @@ impl Default for Methods {
 
 impl HostConfig {
     /// A host with ssh's defaults, but without keys, agent and known_hosts.
-    pub(crate) fn new(name: &str, address: &str, port: u16, user: &str) -> Self {
+    pub fn new(name: &str, address: &str, port: u16, user: &str) -> Self {
         Self {
             name: name.to_owned(),
             address: address.to_owned(),

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::Connection;
 use super::ciphers::{ciphers, key_exchanges};
 use super::errors::timed_out;
-use super::stream::{ByteStream, stream_to};
+use super::stream::{ByteStream, OpenedStream, stream_to};
 use super::watched::{Pulse, WatchedStream};
 use crate::auth::Login;
 use crate::trust::{HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer};
@@ -38,6 +38,15 @@ pub async fn connect(
     secrets: &LoginSecrets,
 ) -> Result<Connection, ConnectError> {
     over(stream_to(host, via.as_deref()).await?, host, via, secrets).await
+}
+
+/// Like [`connect`], over a stream from [`OpenedStream::to`].
+pub async fn connect_over(
+    stream: OpenedStream,
+    host: &HostConfig,
+    secrets: &LoginSecrets,
+) -> Result<Connection, ConnectError> {
+    over(Box::new(stream.0), host, None, secrets).await
 }
 
 /// Asks a host for its key without logging in. A key that conflicts with known_hosts is an error.

@@ -18,4 +18,5 @@ pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter, SERVER_CL
 pub use connection::Connection;
 #[cfg(test)]
 pub(crate) use connection::MOST_CLOSED_FIRST;
-pub use handshake::{connect, look_at_key};
+pub use handshake::{connect, connect_over, look_at_key};
+pub use stream::OpenedStream;

@@ -8,8 +8,8 @@
 //! with the member's number, to the queue of the fleet's recorder. The queue has a bound: a fleet
 //! whose log can't be stored as fast makes its member tasks wait, and they pace their members.
 //!
-//! Of a fleet with more hosts than may run at a time, [`connect_ahead`] makes the connections, and a member
-//! enters the roll-out once its host has answered or has failed to.
+//! Of a fleet with more hosts than may run at a time, [`connect_ahead`] makes the connections, in two stages: the
+//! TCP connection and the login. A member enters the roll-out once its host has answered or has failed to.
 //!
 //! When a member has ended and all of its lines are in the fleet's log, its lines are dropped from
 //! memory: the store has them. Its end goes back to the roll-out, which decides whether others
@@ -22,6 +22,7 @@
 
 mod connect_ahead;
 mod controls;
+mod recent_ends;
 mod run_fleet;
 
 pub(crate) use run_fleet::run_fleets;

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use super::connect_ahead::{ConnectAhead, MemberConnection, OVERTAKEN_AFTER};
+use super::connect_ahead::{AheadEvent, ConnectAhead, MemberConnection, OVERTAKEN_AFTER};
 use super::controls::FleetControls;
 use crate::hosts::Asking;
 use crate::runner::foreign::lookup;
@@ -193,9 +193,10 @@ impl FleetTask {
             tokio::select! {
                 // An attempt may have become slow: others begin, and members after it start.
                 () = sleep(OVERTAKEN_AFTER), if connects_to_more || !self.connected.is_empty() => {}
-                Some(connected) = next_connected(&mut self.connect_ahead) => {
-                    match connected {
-                        Ok((index, connection)) => {
+                Some(event) = next_event(&mut self.connect_ahead) => {
+                    match event {
+                        Ok(AheadEvent::Opened) => {}
+                        Ok(AheadEvent::Connected(index, connection)) => {
                             self.connections.insert(index, (Instant::now(), connection));
                             self.connected.insert(index);
                         }
@@ -282,6 +283,9 @@ impl FleetTask {
     fn take(&mut self, step: FleetStep, fleet: &Fleet) {
         match step {
             FleetStep::Ended(index, end) => {
+                if let Some(connect_ahead) = &mut self.connect_ahead {
+                    connect_ahead.note_end();
+                }
                 if let Some(pause) = self.rollout.end(index, end) {
                     fleet.change_member(index, Member::note_retry);
                     self.tasks.spawn(async move {
@@ -295,11 +299,11 @@ impl FleetTask {
     }
 }
 
-/// The next early connection. `None` if no attempt is in progress.
-async fn next_connected(
+/// The next event of connecting ahead. `None` if no attempt is in progress.
+async fn next_event(
     connect_ahead: &mut Option<ConnectAhead>,
-) -> Option<Result<(usize, MemberConnection), JoinError>> {
-    connect_ahead.as_mut()?.next_result().await
+) -> Option<Result<AheadEvent, JoinError>> {
+    connect_ahead.as_mut()?.next_event().await
 }
 
 /// Number of members that failed.
