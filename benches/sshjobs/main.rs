@@ -30,6 +30,7 @@ mod output;
 mod peers;
 mod plot;
 mod policy;
+mod readers;
 mod report;
 mod ring;
 mod server;
@@ -118,6 +119,7 @@ async fn measure() {
     let sshd = Sshd::start().await;
     measure!("A server over HTTP":
         "http-polls" server::polls(&mut report, &sshd),
+        "http-readers" readers::readers(&mut report, &sshd).await,
         "http-page" server::page(&mut report, &sshd),
         "http-auth" server::auth(&mut report, &sshd),
         "http-raw" server::raw(&mut report, &sshd),

@@ -10,6 +10,7 @@ use crate::report::{Curve, Line, Report, cpu_seconds, median};
 use crate::support::{HOST, Sshd};
 use sshjobs_core::jobs::{Access, Config, Limits};
 use sshjobs_wire::{JobsRequest, RunRequest, Service, SpawnRequest};
+use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 /// Short jobs, and how many of them run at the same time.
@@ -38,9 +39,39 @@ asyncio.run(main())
 
 /// Short jobs alone, and beside 10,000 that run.
 pub(crate) async fn starts(report: &mut Report) {
-    // Kept to the end: ext4 allocates new files slowly while many deleted ones are recent.
+    // Files are not deleted before the end: ext4 allocates new ones slowly while many deleted ones are recent.
+    let _files_of_scripts = by_scripts(report);
     let _files = short_jobs(report, 0).await;
     short_jobs(report, LONG_JOBS).await;
+}
+
+/// How fast scripts on the host could run many jobs that each keep their output and exit, with nothing of SSH: the
+/// limit of a burst through one script. Two scripts, for the two cores of the machine on which this is measured.
+/// Returns their files.
+fn by_scripts(report: &mut Report) -> [TempDir; 2] {
+    const EACH: usize = 2000;
+    const SCRIPT: &str = "i=0; while [ $i -lt $1 ]; do \
+        /bin/sh -c 'echo line' >$2/out.$i 2>$2/err.$i; echo $? >$2/exit.$i; i=$((i + 1)); done";
+    let files = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for files in &files {
+            scope.spawn(|| {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", SCRIPT, "burst", &EACH.to_string()]).arg(files.path());
+                assert!(shell.status().unwrap().success());
+            });
+        }
+    });
+    let rate = (2 * EACH) as f64 / start.elapsed().as_secs_f64();
+    report.row(
+        "short jobs of two scripts on the host, with files for output and exit, without SSH",
+        "–",
+        &format!("{rate:.0}/s"),
+        None,
+        "≥ 2000/s",
+    );
+    files
 }
 
 /// Short jobs beside this number of running ones.
