@@ -33,6 +33,8 @@ pub(super) const OVERTAKEN_AFTER: Duration = Duration::from_millis(200);
 const OPENED_AHEAD: Duration = Duration::from_secs(8);
 /// Maximum connected members that wait for their turn, plus logins that are not slow.
 const MOST_AHEAD: usize = 256;
+/// Maximum logins in progress. On a machine that is too busy all are slow, and more would make it busier.
+const MOST_LOGINS: usize = 1024;
 
 /// Slots for the attempts of all fleets.
 static ATTEMPTS: LazyLock<Semaphore> = LazyLock::new(|| {
@@ -118,7 +120,7 @@ impl ConnectAhead {
     pub(super) fn start_more(&mut self, connected: usize) {
         let in_time = |began: &&Instant| began.elapsed() < SLOW_AFTER;
         let in_time = self.logins_began.values().filter(in_time).count();
-        let may_log_in = MOST_AHEAD.saturating_sub(connected + in_time);
+        let may_log_in = MOST_AHEAD.saturating_sub(connected + in_time).min(self.free_logins());
         for _ in 0..may_log_in {
             let Some((index, member)) = self.opened.pop_first() else { break };
             self.start_login(index, member, Instant::now());
@@ -128,6 +130,11 @@ impl ConnectAhead {
             let Ok(slot) = ATTEMPTS.try_acquire() else { return };
             self.start_opening(slot);
         }
+    }
+
+    /// Number of logins that may begin.
+    fn free_logins(&self) -> usize {
+        MOST_LOGINS.saturating_sub(self.logins.len())
     }
 
     /// Opens a connection to the next member's host.
@@ -183,8 +190,8 @@ impl ConnectAhead {
         let began = self.opening_began.remove(&index);
         match began.filter(|began| began.elapsed() >= SLOW_AFTER) {
             // It has been overtaken, and counts as slow from the start of its login on.
-            Some(began) => self.start_login(index, member, began),
-            None => {
+            Some(began) if self.free_logins() > 0 => self.start_login(index, member, began),
+            _ => {
                 self.opened.insert(index, member);
             }
         }
