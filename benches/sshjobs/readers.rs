@@ -1,4 +1,4 @@
-//! Readers of one job over HTTP, beside bare sockets that get the same bytes: what the machine takes to wake so many.
+//! Readers of one job over HTTP, beside bare sockets that get as many bytes: the time of the machine itself.
 
 use std::time::{Duration, Instant};
 

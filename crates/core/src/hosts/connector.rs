@@ -162,7 +162,7 @@ impl Connector {
         }
     }
 
-    /// Connects over the stream that was opened ahead. `None` if there is none, or the server has hung up on it
+    /// Connects over the stream that waits for this login. `None` if there is none, or the server has hung up on it
     /// while it waited.
     async fn connect_over_opened(
         &self,

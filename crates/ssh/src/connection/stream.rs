@@ -53,8 +53,8 @@ impl OpenedStream {
     }
 }
 
-/// The addresses of a host. A name is looked up in a thread, which goes on until the resolver gives up, whoever
-/// still waits for it.
+/// The addresses of a host. A name is looked up in a thread, which runs until the resolver answers or gives up, also
+/// after this call was dropped.
 async fn look_up(host: &HostConfig) -> Result<Vec<SocketAddr>, ConnectError> {
     if let Ok(address) = host.address.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, host.port)]);

@@ -57,7 +57,7 @@ pub(super) enum AheadEvent {
     Connected(usize, MemberConnection),
 }
 
-/// What a member has until the end of its login, whose host may be logged in to.
+/// A member whose host may be logged in to. Both fields are held until its login has ended.
 struct OpenedMember {
     _slot: AttemptSlot,
     /// `None` if the login has to open a connection itself.
