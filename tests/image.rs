@@ -139,6 +139,7 @@ impl Cluster {
 }
 
 impl Drop for Cluster {
+    #[expect(clippy::print_stderr, reason = "a failed test shows its logs")]
     fn drop(&mut self) {
         // Before `down` removes the containers.
         if std::thread::panicking() {
