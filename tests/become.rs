@@ -603,6 +603,35 @@ async fn a_killed_process_leaves_no_root_process_behind() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_asks_for_one_password_and_again_if_it_is_refused() {
+    let host = Host::start(WITH_PASSWORD).await;
+    host.sshd.alias(["db1", "db2"]);
+    for kind in ["run -b", "spawn -b"] {
+        let line = format!(
+            "XDG_CONFIG_HOME={} {} --ssh-config {} --state-dir {} {kind} web1,db1,db2 -- id -un",
+            host.sshd.path("no-config").display(),
+            env!("CARGO_BIN_EXE_sshjobs"),
+            host.sshd.ssh_config().display(),
+            host.sshd.path("state").display(),
+        );
+        let tmux = Tmux::start(&line, (100, 30));
+        let question = "(all hosts of this run) password of worker for sudo:";
+        tmux.shows(&[question]).await;
+        tmux.text(WRONG_PASSWORD);
+        tmux.press(&["Enter"]);
+        tmux.shows(&["That was not accepted."]).await;
+        tmux.text(ACCOUNT_PASSWORD);
+        tmux.press(&["Enter"]);
+        tmux.shows(&["ended with 0"]).await;
+        let screen = tmux.screen();
+        assert_eq!(screen.matches("password of worker").count(), 2, "{screen}");
+        if kind == "run -b" {
+            assert!(screen.contains("db[1-2],web1 (3)"), "{screen}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_durable_job_that_ends_at_once_has_run() {
     for rules in [WITH_PASSWORD, WITHOUT_PASSWORD] {

@@ -21,7 +21,7 @@ mod loopback;
 mod trust;
 mod tunnel;
 
-pub use auth::{Answer, Askpass, LoginSecrets, Prompter, Question};
+pub use auth::{Answer, Askpass, BecomePassword, LoginSecrets, Prompter, Question};
 pub use config::{
     Aliases, ConfigError, Destination, HostConfig, HostSettings, Location, Methods, Resolver,
     SecretError, SecretSource, Setting, SettingSource, SshCache,

@@ -8,8 +8,12 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, timeout_at};
 
 use super::{HostRef, Hosts, Link};
-use sshjobs_job::{Become, BecomeRefusal, Gate, GateStep, LoginShell, become_command, for_shell};
-use sshjobs_ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter, HostConfig};
+use sshjobs_job::{
+    Become, BecomeRefusal, Gate, GateStep, Job, JobId, LoginShell, become_command, for_shell,
+};
+use sshjobs_ssh::{
+    BecomePassword, Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter, HostConfig,
+};
 
 /// A command did not run as another user. Nothing of it ran.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -22,6 +26,8 @@ pub struct BecomeError {
     /// The reason.
     #[source]
     pub refusal: BecomeRefusal,
+    /// Whether the same start may succeed with another password, which a person can be asked for.
+    pub may_try_another: bool,
 }
 
 /// The login on which the user is changed.
@@ -32,21 +38,46 @@ pub struct GateLogin<'a> {
     /// The connection. The password is the one of its settings: a name may lead elsewhere by now.
     pub link: &'a Link,
     /// Whether a person may be asked.
-    pub asking: Asking,
+    pub asking: Asking<'a>,
 }
 
 /// Who is asked for a password that is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asking {
+pub enum Asking<'a> {
     /// The person behind the caller, who waits for the result.
     Person,
+    /// The same, once for all hosts of the fleet that starts.
+    PersonForFleet(&'a JobId),
     /// No person: the work is done in the background.
     Nobody,
+}
+
+impl<'a> Asking<'a> {
+    /// Who is asked for the start of a job.
+    pub fn for_start_of(job: &'a Job) -> Self {
+        match &job.spec.member_of {
+            Some(fleet) => Self::PersonForFleet(fleet),
+            None => Self::Person,
+        }
+    }
 }
 
 impl<'a> GateLogin<'a> {
     fn config(&self) -> &'a HostConfig {
         self.link.connection.host()
+    }
+
+    /// The password with which a program becomes another user.
+    fn password_for(&self, becomes: &'a Become) -> BecomePassword<'a> {
+        BecomePassword {
+            host: self.config(),
+            account: becomes.asked_user(),
+            program: becomes.method().as_str(),
+            fleet: match self.asking {
+                Asking::PersonForFleet(fleet) => Some(fleet.as_str()),
+                Asking::Person | Asking::Nobody => None,
+            },
+        }
     }
 }
 
@@ -100,15 +131,22 @@ impl Hosts {
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
     ) -> Result<(), Box<BecomeError>> {
-        let passed = self.pass(login, &mut gate, reader, writer).await;
+        let mut sent = None;
+        let passed = self.pass(login, &mut gate, reader, writer, &mut sent).await;
         match passed {
             Ok(events) => {
                 reader.put_back(events);
+                if let Some(password) = sent {
+                    self.accept_become_password(login, gate.becomes(), password);
+                }
                 Ok(())
             }
             Err(refusal) => {
-                if refusal == BecomeRefusal::WrongPassword {
-                    self.forget_become_password(login, gate.becomes());
+                let mut may_try_another = false;
+                if refusal == BecomeRefusal::WrongPassword
+                    && let Some(password) = &sent
+                {
+                    may_try_another = self.refuse_become_password(login, gate.becomes(), password);
                 }
                 // The program may still wait for another password.
                 writer.close().await.ok();
@@ -116,21 +154,22 @@ impl Hosts {
                     host: login.host.name.clone(),
                     becomes: gate.becomes().clone(),
                     refusal,
+                    may_try_another,
                 }))
             }
         }
     }
 
-    /// Returns the events that the next reader must see.
+    /// Returns the events that the next reader must see. `sent` becomes the password that was sent.
     async fn pass(
         &self,
         login: GateLogin<'_>,
         gate: &mut Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
+        sent: &mut Option<SecretString>,
     ) -> Result<VecDeque<ChannelEvent>, BecomeRefusal> {
         let mut kept = VecDeque::new();
-        let mut sent = None;
         let mut is_maybe_prompt = false;
         let mut deadline = Instant::now() + GATE_TIME;
         loop {
@@ -150,7 +189,7 @@ impl Hosts {
                     if let GateStep::Refused(refusal) = gate.note_silence() {
                         return Err(refusal);
                     }
-                    sent = Some(self.answer(login, gate, writer).await?);
+                    *sent = Some(self.answer(login, gate, writer).await?);
                     // A person may have taken longer.
                     deadline = Instant::now() + GATE_TIME;
                     continue;
@@ -175,14 +214,11 @@ impl Hosts {
                 GateStep::Wait => {}
                 GateStep::MaybePrompt => is_maybe_prompt = true,
                 GateStep::SendPassword => {
-                    sent = Some(self.answer(login, gate, writer).await?);
+                    *sent = Some(self.answer(login, gate, writer).await?);
                     deadline = Instant::now() + GATE_TIME;
                 }
                 GateStep::Refused(refusal) => return Err(refusal),
                 GateStep::Passed { stdout, stderr } => {
-                    if let Some(password) = sent {
-                        self.keep_become_password(login, gate.becomes(), password);
-                    }
                     if !gate.is_on_terminal() {
                         // A lost connection shows in the next event.
                         send_line(writer, &gate.go().into()).await.ok();
@@ -229,11 +265,7 @@ impl Hosts {
             return Err(BecomeRefusal::NoPassword("none is configured".to_owned()));
         }
         self.secrets(&login.host.caller)
-            .ask_become_password(
-                login.config(),
-                becomes.asked_user(),
-                becomes.method().as_str(),
-            )
+            .ask_become_password(&login.password_for(becomes))
             .await
             .map_err(BecomeRefusal::NoPassword)
     }
@@ -248,26 +280,37 @@ impl Hosts {
         becomes: &Become,
     ) -> Result<Option<SecretString>, BecomeRefusal> {
         self.secrets(&login.host.caller)
-            .known_become_password(login.config(), becomes.asked_user())
+            .known_become_password(&login.password_for(becomes))
             .await
             .map_err(BecomeRefusal::NoPassword)
     }
 
     /// Keeps a password that was accepted, so that a person is asked once.
-    pub fn keep_become_password(
+    pub fn accept_become_password(
         &self,
         login: GateLogin<'_>,
         becomes: &Become,
         password: SecretString,
     ) {
         let secrets = self.secrets(&login.host.caller);
-        secrets.keep_become_password(login.config(), becomes.asked_user(), Some(password));
+        secrets.accept_become_password(&login.password_for(becomes), password);
     }
 
-    /// Forgets a password that was refused, so that a person is asked again.
-    pub fn forget_become_password(&self, login: GateLogin<'_>, becomes: &Become) {
+    /// Forgets a password that was refused, so that a person is asked again. Returns whether that
+    /// can be done for the same start.
+    pub fn refuse_become_password(
+        &self,
+        login: GateLogin<'_>,
+        becomes: &Become,
+        password: &SecretString,
+    ) -> bool {
         let secrets = self.secrets(&login.host.caller);
-        secrets.keep_become_password(login.config(), becomes.asked_user(), None);
+        secrets.refuse_become_password(&login.password_for(becomes), password)
+    }
+
+    /// Forgets the passwords that a person gave for all hosts of a fleet.
+    pub fn forget_passwords_of(&self, fleet: &Job) {
+        self.secrets(&fleet.caller).forget_fleet(fleet.id.as_str());
     }
 }
 

@@ -4,6 +4,7 @@
 //! Keys and passwords come from [`LoginSecrets`], which remembers successful ones and lets a
 //! [`Prompter`] ask a person.
 
+mod become_password;
 mod key_file;
 mod login;
 mod offer;
@@ -13,6 +14,7 @@ mod public_keys;
 mod secrets;
 mod signer;
 
+pub use become_password::BecomePassword;
 pub use prompter::{Answer, Askpass, Prompter, Question};
 pub use secrets::LoginSecrets;
 

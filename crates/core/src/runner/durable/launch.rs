@@ -74,7 +74,7 @@ pub(crate) async fn start_on_host(
             start: fenced(shared, &job.spec.host, spool::start()),
             job,
             order: &order,
-            asking: Asking::Person,
+            asking: Asking::for_start_of(job),
         };
         match sending.send(lease, session).await {
             Ok(confirmed) => {
@@ -131,7 +131,7 @@ struct Sending<'a> {
     job: &'a Job,
     order: &'a SpoolOrder,
     /// Who is asked for the password of another user.
-    asking: Asking,
+    asking: Asking<'a>,
 }
 
 impl Sending<'_> {
@@ -171,26 +171,36 @@ impl Sending<'_> {
                 host: job.spec.host.clone(),
                 becomes: becomes.clone(),
                 refusal,
+                may_try_another: false,
             }))
         };
-        let known = hosts.known_become_password(login, becomes).await.map_err(failed)?;
-        let sent = self.send_once(link, session.clone(), known.as_ref()).await;
-        let refusal = match sent {
-            Err(SpawnError::Become(error)) => error.refusal,
-            sent => return sent,
-        };
-        if refusal == BecomeRefusal::WrongPassword {
-            hosts.forget_become_password(login, becomes);
+        let mut password = hosts.known_become_password(login, becomes).await.map_err(failed)?;
+        loop {
+            let sent = self.send_once(link, session.clone(), password.as_ref()).await;
+            let refusal = match sent {
+                Ok(confirmed) => {
+                    if let Some(password) = password {
+                        hosts.accept_become_password(login, becomes, password);
+                    }
+                    return Ok(confirmed);
+                }
+                Err(SpawnError::Become(error)) => error.refusal,
+                Err(error) => return Err(error),
+            };
+            let may_ask = match (&password, &refusal) {
+                // A person is asked only now, because most hosts ask for no password.
+                (None, BecomeRefusal::NoPassword(_)) => true,
+                (Some(refused), BecomeRefusal::WrongPassword) => {
+                    hosts.refuse_become_password(login, becomes, refused)
+                }
+                _ => false,
+            };
+            if !may_ask {
+                return Err(failed(refusal));
+            }
+            // Nothing runs.
+            password = Some(hosts.become_password(login, becomes).await.map_err(failed)?);
         }
-        let is_asked = known.is_none() && matches!(refusal, BecomeRefusal::NoPassword(_));
-        if !is_asked {
-            return Err(failed(refusal));
-        }
-        // Nothing runs. A person is asked only now, because most hosts ask for no password.
-        let given = hosts.become_password(login, becomes).await.map_err(failed)?;
-        let confirmed = self.send_once(link, session, Some(&given)).await?;
-        hosts.keep_become_password(login, becomes, given);
-        Ok(confirmed)
     }
 
     async fn send_once(
@@ -223,6 +233,7 @@ impl Sending<'_> {
                     host,
                     becomes: becomes.clone(),
                     refusal,
+                    may_try_another: false,
                 })
                 .into())
             }

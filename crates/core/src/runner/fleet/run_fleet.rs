@@ -124,6 +124,7 @@ fn roll_out(
             lacks_secrets,
         };
         roll_out.run(fleet).await;
+        shared.hosts.forget_passwords_of(&job);
         // Without an outcome the fleet stays open, so that another process resumes it.
         if !(shared.stopping.is_cancelled() && job.spec.durable) {
             let outcome = Outcome::Ended(Exit::Status(status(fleet)));

@@ -56,7 +56,7 @@ pub(crate) async fn run_on_machine_as(
 #[derive(Clone, Copy)]
 pub(crate) struct OtherUser<'a> {
     pub(crate) becomes: &'a Become,
-    pub(crate) asking: Asking,
+    pub(crate) asking: Asking<'static>,
 }
 
 /// A script to run on a machine.

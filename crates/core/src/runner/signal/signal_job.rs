@@ -140,7 +140,7 @@ pub(crate) async fn end_tree(
     job: &Job,
     order: Kill,
     controls: &dyn Controls,
-    asking: Asking,
+    asking: Asking<'static>,
 ) -> Result<SignalReport, SignalError> {
     process_group_told(job, PGID_TIMEOUT).await;
     if job.process_group().is_some() {
@@ -181,7 +181,7 @@ pub(crate) async fn kill(
     job: &Job,
     reach: Reach,
     order: Kill,
-    asking: Asking,
+    asking: Asking<'static>,
 ) -> Result<SignalReport, SignalError> {
     // First: the end may be reported before the answer of the script.
     let note = job.note_sent_signal(order);
@@ -198,7 +198,7 @@ async fn run_kill_script(
     job: &Job,
     reach: Reach,
     order: Kill,
-    asking: Asking,
+    asking: Asking<'static>,
 ) -> Result<SignalReport, SignalError> {
     let (group, reach) = match job.process_group() {
         Some(group) => (group, reach),

@@ -56,7 +56,13 @@ pub(super) async fn send_command(
         };
 
         match send_on(open, job, abandoned).await? {
-            CommandSent::Command(sent) => return change_user(shared, job, *sent, abandoned).await,
+            CommandSent::Command(sent) => {
+                match change_user(shared, job, *sent, abandoned).await {
+                    // Nothing ran, and the person is asked for another password.
+                    Err(SpawnError::Become(error)) if error.may_try_another => {}
+                    changed => return changed,
+                }
+            }
             CommandSent::ChannelLost => attempts.note_lost(),
             CommandSent::OtherShell(lease) => {
                 // Once the shell is known, the next attempt fits it.
@@ -164,7 +170,7 @@ async fn change_user(
     let login = GateLogin {
         host: &host,
         link: sent.lease.connection(),
-        asking: Asking::Person,
+        asking: Asking::for_start_of(job),
     };
     let passing = shared.hosts.pass_gate(login, gate, &mut sent.reader, &sent.writer);
     let ended = tokio::select! {
