@@ -96,7 +96,7 @@ impl<'a> Login<'a> {
         if self.tried.is_empty() {
             self.tried.push(self.why_nothing_was_tried());
         }
-        Ok(Err(self.tried.join(", ")))
+        Ok(Err(in_words(&self.tried)))
     }
 
     /// Adds an explanation to the method that was tried last.
@@ -209,4 +209,16 @@ pub(super) async fn within<T>(
         Ok(result) => Ok(result?),
         Err(_) => Err(HandshakeError::Silent),
     }
+}
+
+/// The methods that were tried, with the number of attempts of those that were tried several times.
+fn in_words(tried: &[String]) -> String {
+    let methods = tried.chunk_by(|one, next| one == next).filter_map(|attempts| {
+        let method = attempts.first()?;
+        Some(match attempts.len() {
+            1 => method.clone(),
+            count => format!("{method} ({count} times)"),
+        })
+    });
+    methods.collect::<Vec<_>>().join(", ")
 }
