@@ -142,12 +142,16 @@ impl Hosts {
                 Ok(())
             }
             Err(refusal) => {
-                let mut may_try_another = false;
-                if refusal == BecomeRefusal::WrongPassword
-                    && let Some(password) = &sent
-                {
-                    may_try_another = self.refuse_become_password(login, gate.becomes(), password);
-                }
+                let may_try_another = match &sent {
+                    None => false,
+                    Some(password) if refusal == BecomeRefusal::WrongPassword => {
+                        self.refuse_become_password(login, gate.becomes(), password)
+                    }
+                    Some(_) => {
+                        self.give_up_become_password(login, gate.becomes());
+                        false
+                    }
+                };
                 // The program may still wait for another password.
                 writer.close().await.ok();
                 Err(Box::new(BecomeError {
@@ -306,6 +310,12 @@ impl Hosts {
     ) -> bool {
         let secrets = self.secrets(&login.host.caller);
         secrets.refuse_become_password(&login.password_for(becomes), password)
+    }
+
+    /// Notes that a host told nothing about a password that it got.
+    pub fn give_up_become_password(&self, login: GateLogin<'_>, becomes: &Become) {
+        self.secrets(&login.host.caller)
+            .give_up_become_password(&login.password_for(becomes));
     }
 
     /// Forgets the passwords that a person gave for all hosts of a fleet.

@@ -6,14 +6,12 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::Question;
 use super::login::{AuthAttempt, Login, within};
+use super::prompter::REFUSED;
 use crate::trust::HandshakeError;
 use sshjobs_output::printable;
 
 /// Maximum information requests in one login (RFC 4256 §3.2).
 const MOST_ROUNDS: usize = 16;
-
-/// Before a question that is asked again.
-pub(super) const REFUSED: &str = "That was not accepted. ";
 
 impl Login<'_> {
     /// Answers the server's questions (RFC 4256) with the configured password, or by asking a

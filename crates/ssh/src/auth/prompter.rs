@@ -10,6 +10,9 @@ use tokio::process::Command;
 use crate::config::first_line_of;
 use sshjobs_output::printable;
 
+/// Before a question that is asked again.
+pub(super) const REFUSED: &str = "That was not accepted. ";
+
 /// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that
 /// exceeds it counts as failed.
 pub(super) const PERSON_TIMEOUT: Duration = Duration::from_secs(100);

@@ -9,9 +9,8 @@ use russh::keys::PrivateKey;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 
-use super::become_password::{BecomePassword, FleetPasswords, FleetTurn};
-use super::passwords::REFUSED;
-use super::prompter::PERSON_TIMEOUT;
+use super::become_password::{BecomePassword, FleetPasswords, PasswordSource};
+use super::prompter::{PERSON_TIMEOUT, REFUSED};
 use super::{Prompter, Question};
 use crate::HostConfig;
 use sshjobs_base::lock::lock;
@@ -95,16 +94,22 @@ impl LoginSecrets {
         wanted: &BecomePassword<'_>,
         fleet: &str,
     ) -> Option<SecretString> {
-        // Until the answer is kept, so that the others find it.
-        let one_at_a_time = self.asking_for_fleet.lock().await;
-        let is_again = match self.fleet_passwords.turn(wanted, fleet) {
-            FleetTurn::Known(password) => return Some(password),
-            FleetTurn::NotGiven => return None,
-            FleetTurn::OfItsOwn => {
-                drop(one_at_a_time);
-                return self.ask_for_host(wanted, REFUSED).await;
+        let (is_again, _until_the_answer_is_kept) = loop {
+            let one_at_a_time = self.asking_for_fleet.lock().await;
+            let verdicts = self.fleet_passwords.verdicts();
+            match self.fleet_passwords.source_of(wanted, fleet) {
+                PasswordSource::Known(password) => return Some(password),
+                PasswordSource::NotGiven => return None,
+                PasswordSource::AskForHost => {
+                    drop(one_at_a_time);
+                    return self.ask_for_host(wanted, REFUSED).await;
+                }
+                PasswordSource::OnTrial => {
+                    drop(one_at_a_time);
+                    self.fleet_passwords.wait_for_verdict(verdicts).await;
+                }
+                PasswordSource::Ask { is_again } => break (is_again, one_at_a_time),
             }
-            FleetTurn::Ask { is_again } => is_again,
         };
         let refused = if is_again { REFUSED } else { "" };
         let question = question_of(wanted, "all hosts of this run", refused);
@@ -143,6 +148,13 @@ impl LoginSecrets {
         let Some(fleet) = wanted.fleet else { return false };
         wanted.host.become_password.is_none()
             && self.fleet_passwords.refuse(wanted, fleet, password)
+    }
+
+    /// Notes that a program told nothing about a password that it got: another host of the fleet may try it.
+    pub fn give_up_become_password(&self, wanted: &BecomePassword<'_>) {
+        if let Some(fleet) = wanted.fleet {
+            self.fleet_passwords.give_up(wanted, fleet);
+        }
     }
 
     /// Forgets the passwords that a person gave for all hosts of a fleet.
@@ -189,6 +201,8 @@ fn question_of(wanted: &BecomePassword<'_>, host: &str, refused: &str) -> Questi
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::Answer;
 
@@ -243,27 +257,42 @@ mod tests {
         Some(given.expose_secret().to_owned())
     }
 
-    #[tokio::test]
-    async fn the_hosts_of_a_fleet_share_one_question() {
+    #[tokio::test(start_paused = true)]
+    async fn one_host_of_a_fleet_tries_the_answer_before_the_others_use_it() {
         let person = Person::with(vec!["right"]);
         let secrets = LoginSecrets::asking(Some(person.clone()));
         let hosts = hosts();
         let [web1, web2, web3] = hosts.each_ref().map(|host| on(host, "fleet-1"));
 
-        let (one, two, three) = tokio::join!(
-            given(&secrets, &web1),
-            given(&secrets, &web2),
-            given(&secrets, &web3)
+        let first = secrets.ask_become_password(&web1).await.unwrap();
+        let others = async { tokio::join!(given(&secrets, &web2), given(&secrets, &web3)) };
+        tokio::pin!(others);
+        let too_early = tokio::time::timeout(Duration::from_secs(10), &mut others).await;
+        assert!(
+            too_early.is_err(),
+            "they wait for the verdict of the first host"
         );
+        secrets.accept_become_password(&web1, first);
+        let (two, three) = others.await;
 
-        assert_eq!(
-            [one, two, three],
-            [(); 3].map(|()| Some("right".to_owned()))
-        );
+        assert_eq!([two, three], [(); 2].map(|()| Some("right".to_owned())));
         assert_eq!(
             person.questions(),
             ["(all hosts of this run) password of deploy for sudo: "]
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_host_tries_the_answer_if_the_first_gives_no_verdict() {
+        let person = Person::with(vec!["right"]);
+        let secrets = LoginSecrets::asking(Some(person.clone()));
+        let [web1, web2, _] = hosts();
+        let (web1, web2) = (on(&web1, "fleet-1"), on(&web2, "fleet-1"));
+        assert!(given(&secrets, &web1).await.is_some());
+
+        assert_eq!(given(&secrets, &web2).await.as_deref(), Some("right"));
+
+        assert_eq!(person.questions().len(), 1);
     }
 
     #[tokio::test]
@@ -286,7 +315,9 @@ mod tests {
             person.questions()[1],
             "(web2) That was not accepted. password of deploy for sudo: "
         );
-        assert_eq!(given(&secrets, &web1).await.as_deref(), Some("common"));
+        let web3 = HostConfig::new("web3", "web3", 22, "deploy");
+        let of_others = given(&secrets, &on(&web3, "fleet-1")).await;
+        assert_eq!(of_others.as_deref(), Some("common"));
     }
 
     #[tokio::test]
@@ -299,7 +330,9 @@ mod tests {
 
         for host in [&web1, &web2] {
             assert!(secrets.refuse_become_password(host, &wrong));
-            assert_eq!(given(&secrets, host).await.as_deref(), Some("right"));
+            let answer = secrets.ask_become_password(host).await.unwrap();
+            assert_eq!(answer.expose_secret(), "right");
+            secrets.accept_become_password(host, answer);
         }
 
         assert_eq!(person.questions().len(), 2, "{:?}", person.questions());
@@ -320,7 +353,7 @@ mod tests {
             }
         }
 
-        assert_eq!(attempts, 4, "three for all hosts, and one for this host");
+        assert_eq!(attempts, 3);
     }
 
     #[tokio::test]

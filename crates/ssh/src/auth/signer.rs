@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
 use super::key_file::{KeyFile, unlock};
-use super::passwords::REFUSED;
+use super::prompter::REFUSED;
 use super::{LoginSecrets, Question};
 use crate::HostConfig;
 use sshjobs_base::lock::{LockGuard, lock};

@@ -185,7 +185,10 @@ impl Sending<'_> {
                     return Ok(confirmed);
                 }
                 Err(SpawnError::Become(error)) => error.refusal,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    hosts.give_up_become_password(login, becomes);
+                    return Err(error);
+                }
             };
             let may_ask = match (&password, &refusal) {
                 // A person is asked only now, because most hosts ask for no password.
@@ -196,6 +199,7 @@ impl Sending<'_> {
                 _ => false,
             };
             if !may_ask {
+                hosts.give_up_become_password(login, becomes);
                 return Err(failed(refusal));
             }
             // Nothing runs.
