@@ -559,7 +559,7 @@ async fn each_role_may_do_what_it_may_on_its_own_jobs_and_only_an_admin_on_those
     let server = Server::start(&sshd);
     let owner = server.caller(&sshd, "owner", &[]);
     let foreign = owner.spawn("cat");
-    for role in ["read", "run", "admin"] {
+    for role in ["read", "observe", "observe-output", "run", "admin"] {
         let first = server.caller(&sshd, role, &[]);
         let own = first.spawn("cat");
         told(&sshjobs(&sshd, &["token", "revoke", role]));
@@ -574,7 +574,11 @@ async fn each_role_may_do_what_it_may_on_its_own_jobs_and_only_an_admin_on_those
                 let expected = match (role, is_own) {
                     ("admin", _) => 200,
                     // The role is checked before anybody looks for the job.
-                    ("read", _) if needed == "run" => 403,
+                    ("read" | "observe" | "observe-output", _) if needed == "run" => 403,
+                    // They see how the jobs of others stand, and one of them their output.
+                    ("observe-output", false) => 200,
+                    ("observe", false) if ["wait", "jobs"].contains(&verb) => 200,
+                    ("observe", false) => 403,
                     (_, false) => 404,
                     _ => 200,
                 };
@@ -590,7 +594,12 @@ async fn each_role_may_do_what_it_may_on_its_own_jobs_and_only_an_admin_on_those
             }
         }
         for (id, is_own) in [(&own, true), (&foreign, false)] {
-            let expected = if is_own || role == "admin" { 200 } else { 404 };
+            let expected = match role {
+                "admin" | "observe-output" => 200,
+                _ if is_own => 200,
+                "observe" => 403,
+                _ => 404,
+            };
             for path in ["raw?stream=stdout", "stream"] {
                 let status = caller.get(&format!("/v1/jobs/{id}/{path}")).status();
                 assert_eq!(status, expected, "{role} {path} own={is_own}");
@@ -598,32 +607,33 @@ async fn each_role_may_do_what_it_may_on_its_own_jobs_and_only_an_admin_on_those
         }
         let listed = caller.ok("jobs", json!({}))["total"].as_u64().unwrap();
         assert!(
-            if role == "admin" {
+            if ["observe", "observe-output", "admin"].contains(&role) {
                 listed > 1
             } else {
                 listed == 1
             },
             "{role} sees {listed}"
         );
+        let may_act = ["run", "admin"].contains(&role);
         let file = sshd.path(&format!("file-of-{role}"));
         for (verb, arguments) in [
             ("put", json!({"host": HOST, "path": file, "text": "x"})),
             ("get", json!({"host": HOST, "path": "/etc/passwd"})),
         ] {
             let (status, body) = caller.call(verb, arguments.clone());
-            let expected = if role == "read" { 403 } else { 200 };
+            let expected = if may_act { 200 } else { 403 };
             assert_eq!(status, expected, "{role} {verb}: {body}");
             let text = caller.tool(&format!("ssh_{verb}"), arguments);
             let is_refused = text.contains("\"isError\":true") || text.contains("\"error\":");
-            assert_eq!(is_refused, role == "read", "{role} ssh_{verb}: {text}");
+            assert_eq!(is_refused, !may_act, "{role} ssh_{verb}: {text}");
         }
-        assert_eq!(file.exists(), role != "read");
+        assert_eq!(file.exists(), may_act);
         let started = caller.call("spawn", json!({"host": HOST, "command": "true"})).0;
-        assert_eq!(started, if role == "read" { 403 } else { 200 }, "{role}");
+        assert_eq!(started, if may_act { 200 } else { 403 }, "{role}");
         let probed = caller.call("hosts", json!({"host": HOST})).0;
         assert_eq!(
             probed,
-            if role == "read" { 403 } else { 200 },
+            if may_act { 200 } else { 403 },
             "{role}: a look at a host is a login"
         );
     }

@@ -101,7 +101,11 @@ pub struct ListTokensArgs {
 pub enum RoleChoice {
     /// See hosts and its own jobs, and read output.
     Read,
-    /// Also start jobs, write to them, signal and delete them.
+    /// See how the jobs of all callers stand, without their output.
+    Observe,
+    /// See the jobs of all callers, with their output.
+    ObserveOutput,
+    /// Start jobs, write to them, signal and delete them.
     Run,
     /// Also see and end the jobs of all callers.
     Admin,

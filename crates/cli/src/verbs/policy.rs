@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::args::{
-    PolicyArgs, PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, RoleChoice,
+    PolicyArgs, PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs,
 };
 use crate::exit::print;
 use crate::json::json as json_line;
 use crate::{ProgramExit, note};
 use sshjobs_core::jobs::{
     ApprovalFrom, CaseResult, Claims, ExpectedDecision, Explanation, Jobs, PolicyCaller,
-    PolicyCase, PolicyState, Role, printable,
+    PolicyCase, PolicyState, printable,
 };
 use sshjobs_wire::Error;
 
@@ -59,11 +59,7 @@ async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<ProgramExit, Er
         line: 0,
         caller: PolicyCaller {
             name: args.caller,
-            role: match args.role {
-                RoleChoice::Read => Role::Read,
-                RoleChoice::Run => Role::Run,
-                RoleChoice::Admin => Role::Admin,
-            },
+            role: args.role.into(),
             claims: Claims::with(args.claims),
         },
         verb: args.verb,

@@ -149,6 +149,8 @@ impl From<RoleChoice> for Role {
     fn from(choice: RoleChoice) -> Self {
         match choice {
             RoleChoice::Read => Self::Read,
+            RoleChoice::Observe => Self::Observe,
+            RoleChoice::ObserveOutput => Self::ObserveOutput,
             RoleChoice::Run => Self::Run,
             RoleChoice::Admin => Self::Admin,
         }

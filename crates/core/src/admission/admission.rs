@@ -174,10 +174,29 @@ impl Admission {
         job: JudgedJob<'_>,
     ) -> Result<Permit<ReadOutput>, Refusal> {
         self.judge_job(verb, job).await?;
+        if let Err(refusal) = self.check_output(job) {
+            self.note_refusal(verb, &refusal).await;
+            return Err(refusal);
+        }
         Ok(Permit::new(&self.context.caller, verb, job.id.clone()))
     }
 
     /// Admits input for a job. An approver sees its content; `None` if the input needs no approval.
+    /// Refuses output of other callers to a caller that may only know how their jobs stand.
+    fn check_output(&self, job: JudgedJob<'_>) -> Result<(), Refusal> {
+        let role = self.context.rights.role;
+        let is_own = *job.caller == self.context.caller;
+        // A caller that does not see all jobs has found only its own.
+        if is_own || !role.sees_all_jobs() || role.reads_output_of_others() {
+            return Ok(());
+        }
+        Err(Refusal::Denied {
+            caller: self.context.caller.clone(),
+            role,
+            needed: Role::ObserveOutput,
+        })
+    }
+
     ///
     /// # Errors
     /// [`Refusal`].
@@ -520,6 +539,7 @@ impl Admission {
     /// Answers an approval. It lets a command through, so it takes the role that starts commands.
     ///
     /// # Errors
+        self.check_output(job).ok()?;
     /// [`Refusal::Vote`], [`Refusal::Denied`].
     pub(crate) async fn vote(&self, ballot: &NewVote) -> Result<Approval, Refusal> {
         if self.context.rights.role < Role::Run {

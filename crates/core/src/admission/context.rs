@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::rights::Rights;
 use sshjobs_job::{Become, Caller, Scope};
-use sshjobs_policy::Role;
 
 /// Who calls, from where, and as whom on the host. A handle has one, and another handle is the same
 /// with another context.
@@ -40,7 +39,7 @@ impl CallContext {
 
     /// The callers whose jobs this caller sees.
     pub(crate) fn scope(&self) -> Scope {
-        if self.rights.role == Role::Admin {
+        if self.rights.role.sees_all_jobs() {
             Scope::All
         } else {
             Scope::Of(self.caller.clone())

@@ -77,7 +77,7 @@ fn openid() -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleOfClaims {
-    /// The role: `read`, `run` or `admin`.
+    /// The role: `read`, `observe`, `observe-output`, `run` or `admin`.
     pub role: String,
     /// Hosts to which it applies. `None`: every host.
     pub hosts: Option<Vec<String>>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::{Code, Service};
-use sshjobs_core::jobs::{Delivery, DeliveryState, Role, clean};
+use sshjobs_core::jobs::{Delivery, DeliveryState, clean};
 
 /// Notifications, oldest first.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -73,7 +73,7 @@ impl Service {
                 "check that the state directory, or the cluster's NATS, can be read",
             )
         })?;
-        let sees_all = library.rights().role == Role::Admin;
+        let sees_all = library.rights().role.sees_all_jobs();
         let own = library.caller().as_str();
         let visible = deliveries.into_iter().filter(|delivery| {
             let job = &delivery.message.job;
