@@ -74,16 +74,19 @@ impl From<FleetCounts> for Members {
 impl Group {
     /// The groups of a fleet; empty while no member has ended.
     pub(super) fn all(summary: FleetSummary) -> Vec<Self> {
-        summary.groups.into_iter().map(Self::from).collect()
+        let stopped_by = summary.stopped_by.as_deref();
+        summary.groups.into_iter().map(|group| Self::of(group, stopped_by)).collect()
     }
-}
 
-impl From<MemberGroup> for Group {
-    fn from(group: MemberGroup) -> Self {
+    /// `stopped_by` is the reason for which members were not started.
+    fn of(group: MemberGroup, stopped_by: Option<&str>) -> Self {
         let phase = group.outcome.clone().map_or(Phase::Starting, Phase::Ended);
         let standing = Standing::of_phase(&phase);
         let end = match &group.outcome {
-            None => "not started".to_owned(),
+            None => stopped_by.map_or_else(
+                || "not started".to_owned(),
+                |why| format!("not started: {why}"),
+            ),
             Some(Outcome::NotStarted(why)) => why.clone(),
             Some(_) => standing.to_string(),
         };

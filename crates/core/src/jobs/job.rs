@@ -158,6 +158,11 @@ impl Job {
         })
     }
 
+    /// The failures after which no further member of a fleet starts, in words.
+    pub fn why_stopped(&self) -> Option<String> {
+        self.job.spec().fleet.as_ref()?.why_stopped(&self.members())
+    }
+
     /// Whether the job outlives this process.
     pub fn is_durable(&self) -> bool {
         self.job.spec().durable

@@ -84,8 +84,12 @@ impl Fleet {
         FleetCounts::of(&self.lock_members())
     }
 
-    /// The outcomes of all members.
-    pub fn summary(&self) -> FleetSummary {
-        FleetSummary::of(&self.lock_members())
+    /// The outcomes of all members of this plan.
+    pub fn summary(&self, plan: &FleetPlan) -> FleetSummary {
+        let members = self.lock_members();
+        FleetSummary {
+            stopped_by: plan.why_stopped(&members),
+            ..FleetSummary::of(&members)
+        }
     }
 }

@@ -98,7 +98,6 @@ impl TryFrom<String> for StopAfter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
     #[test]
     fn a_stop_is_a_count_or_a_share() {
         assert_eq!("3".parse(), Ok(StopAfter::Count(3)));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Member, MemberEnd, MemberProgress, fold};
+use super::{FleetPlan, Member, MemberEnd, MemberProgress, fold};
 use crate::Outcome;
 
 /// Member counts by state.
@@ -27,6 +27,8 @@ pub struct FleetSummary {
     pub counts: FleetCounts,
     /// Members that have ended or never started: failed groups last, otherwise the largest first.
     pub groups: Vec<MemberGroup>,
+    /// The failures after which no further member started, in words.
+    pub stopped_by: Option<String>,
 }
 
 /// Members with the same outcome and output.
@@ -107,7 +109,22 @@ impl FleetSummary {
         Self {
             counts: FleetCounts::of(members),
             groups: ranked.into_iter().map(|(_, group)| group).collect(),
+            stopped_by: None,
         }
+    }
+}
+
+impl FleetPlan {
+    /// Why no further member starts, in words: the failures that stopped the roll-out. `None` if there are none.
+    pub fn why_stopped(&self, members: &[Member]) -> Option<String> {
+        let is_bad = |member: &&Member| member.end().is_some_and(|end| end != MemberEnd::Ok);
+        if let Some(canary) = members.iter().take(self.canary).find(is_bad) {
+            return Some(format!("the canary {} failed", canary.name));
+        }
+        let failed = members.iter().filter(is_bad).count();
+        let is_met = self.stop_after.is_some_and(|stop| stop.is_met(failed, members.len()));
+        let hosts = if failed == 1 { "host" } else { "hosts" };
+        is_met.then(|| format!("the limit of failures is reached: {failed} {hosts} failed"))
     }
 }
 
@@ -129,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::PrintedSummary;
-    use crate::{Exit, JobId};
+    use crate::{Exit, JobId, StopAfter};
     use sshjobs_output::{Stream, time_of};
 
     fn member(name: &str, status: u32, lines: &[&str]) -> Member {
@@ -171,6 +188,37 @@ mod tests {
             ..FleetCounts::default()
         };
         assert_eq!((summary.counts, summary.counts.bad()), (counts, 2));
+    }
+
+    #[test]
+    fn a_fleet_says_which_failures_stopped_it() {
+        let plan = |canary, stop_after| FleetPlan {
+            canary,
+            stop_after,
+            ..FleetPlan::new(["web1", "web2", "web3"].map(str::to_owned).to_vec())
+        };
+        let mut members: Vec<Member> =
+            ["web1", "web2", "web3"].iter().map(|name| Member::new(name)).collect();
+        assert_eq!(
+            plan(1, Some(StopAfter::Count(1))).why_stopped(&members),
+            None
+        );
+
+        let failed = Outcome::Ended(Exit::Status(1));
+        members[0].note_end(failed, PrintedSummary::default(), time_of(0));
+
+        assert_eq!(
+            plan(1, None).why_stopped(&members).as_deref(),
+            Some("the canary web1 failed")
+        );
+        assert_eq!(
+            plan(0, Some(StopAfter::Percent(10))).why_stopped(&members).as_deref(),
+            Some("the limit of failures is reached: 1 host failed")
+        );
+        assert_eq!(
+            plan(0, Some(StopAfter::Count(2))).why_stopped(&members),
+            None
+        );
     }
 
     proptest! {

@@ -282,7 +282,8 @@ impl JobEntry {
     }
 
     /// A member of a fleet, from the fleet's own state.
-    fn of_member(member: &Member, fleet: &Job) -> Self {
+    /// `stopped_by` is the reason for which members were not started.
+    fn of_member(member: &Member, fleet: &Job, stopped_by: Option<&str>) -> Self {
         let result = member.result();
         let phase = match result {
             Some(result) => Phase::Ended(result.outcome.clone()),
@@ -367,6 +368,10 @@ impl JobsReply {
         Self {
             total: jobs.len(),
             jobs,
+        let mut standing = Standing::of_phase(&phase);
+        if phase == Phase::Starting {
+            standing.reason = stopped_by.map(str::to_owned);
+        }
             clamped: clamps.0,
         }
     }
@@ -395,5 +400,7 @@ async fn members_of(job: &Job) -> Result<Vec<JobEntry>, Error> {
         Some(readable) => readable.members(),
         None => job.members(),
     };
-    Ok(members.iter().map(|member| JobEntry::of_member(member, job)).collect())
+    let stopped_by = job.why_stopped();
+    let entry_of = |member| JobEntry::of_member(member, job, stopped_by.as_deref());
+    Ok(members.iter().map(entry_of).collect())
 }

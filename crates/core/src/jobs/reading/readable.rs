@@ -69,7 +69,8 @@ impl ReadableJob {
 
     /// The outcomes of a fleet's members, grouped by their output. `None` for a job on one host.
     pub fn fleet_summary(&self) -> Option<FleetSummary> {
-        self.output().fleet.as_ref().map(Fleet::summary)
+        let job = self.output();
+        Some(job.fleet.as_ref()?.summary(job.spec.fleet.as_ref()?))
     }
 
     /// The processes of the job as its host describes them, observed there for half a second. `None` if
