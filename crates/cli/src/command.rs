@@ -32,6 +32,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
     } else {
         args.command
     };
+    let label = args.label;
     let start = CommandStart {
         host: args.host,
         command,
@@ -40,13 +41,17 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         pty: args.pty || args.tty > 0,
         durable: args.durable,
     };
-    start.into_request()
+    Ok(CommandRequest {
+        label,
+        ..start.into_request()?
+    })
 }
 
 impl CommandStart {
     pub(super) fn into_request(self) -> Result<CommandRequest, Error> {
         let args = self.args;
-        let env = variables(&args.env_file, args.env)?;
+        let mut env = args.known_env;
+        env.extend(variables(&args.env_file, args.env)?);
         let writing = args.writing;
         let script = writing.script.as_deref().map(read_script).transpose()?;
         let (command, argv) = if writing.argv || script.is_some() {

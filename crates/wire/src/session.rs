@@ -1,7 +1,7 @@
 //! Messages of a command whose output and stdin use one connection (a WebSocket).
 //!
 //! The client's first message is the request, a [`SessionRequest`] as JSON in a text message; all
-//! others are stdin. The server's text messages are [`SessionEvent`]s. A binary message has the number of a
+//! others are stdin, or leave the command running. The server's text messages are [`SessionEvent`]s. A binary message has the number of a
 //! stream, then its bytes. Signals and terminal sizes are separate calls.
 
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,9 @@ pub enum SessionChannel {
     Stdout,
     /// 2: standard error, from the server.
     Stderr,
+    /// 3: from the client, without bytes: the command continues when the session ends, also if it is
+    /// not durable. The server answers [`SessionEvent::Left`].
+    Leave,
 }
 
 impl SessionChannel {
@@ -82,7 +85,7 @@ impl SessionChannel {
     /// The channel of a message, and its bytes. `None` for an unknown channel.
     pub fn of(frame: &[u8]) -> Option<(Self, &[u8])> {
         let (number, bytes) = frame.split_first()?;
-        let known = [Self::Stdin, Self::Stdout, Self::Stderr];
+        let known = [Self::Stdin, Self::Stdout, Self::Stderr, Self::Leave];
         known
             .into_iter()
             .find(|channel| *channel as u8 == *number)
@@ -98,6 +101,8 @@ pub enum SessionEvent {
     Started(Box<JobEntry>),
     /// A message of stdin was written, or the command accepts no more: there is room for another.
     Taken,
+    /// The command continues when this session ends.
+    Left,
     /// The command was not started, or the job can't be joined.
     Failed(Error),
     /// The command has ended, and all of its output was sent, except for `dropped_bytes`.

@@ -1,10 +1,12 @@
 //! Arguments of `run` and `spawn`, and the options for many hosts that they share.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
+use secrecy::SecretString;
 
 use super::candidates;
 use super::policy::parameter;
@@ -28,7 +30,6 @@ Examples:
   sshjobs run 'web*,!web7' --canary 1 --stop-after-failures 10% -- systemctl restart nginx
   sshjobs run @hosts.txt --joblog log --resume-failed -- ./update.sh
   sshjobs run web1 --cwd app --env CI -- ./deploy.sh < input
-  sshjobs run -p 2222 -J bastion deploy@10.0.0.7 -- uptime
   sshjobs run db1 --secret-env PGPASSWORD=db -- pg_dump app > app.sql
   sshjobs run -b web1 -- systemctl restart nginx
   sshjobs run --script check.py web1 -- --fast
@@ -51,14 +52,19 @@ pub struct RunArgs {
     /// Run on a terminal there; all output is stdout.
     #[arg(long)]
     pub pty: bool,
-    /// Run on a terminal there: all keys are passed on, and the size follows. Enter ~ . ends it. -tt:
-    /// even if stdin is no terminal.
+    /// Run on a terminal there. Enter ~ . ends it, Enter ~ & leaves it running. -tt: also if stdin is
+    /// no terminal.
     #[arg(long, short = 't', conflicts_with_all = ["no_stdin", "secret_stdin"], action = clap::ArgAction::Count)]
     pub tty: u8,
-    /// Keep the job running if this program ends; `sshjobs attach ID` (with -t) or `sshjobs tail -f
-    /// ID` continues.
+    /// Outlive this program: `sshjobs tail -f ID` continues it.
     #[arg(long)]
     pub durable: bool,
+    /// Start a durable job and print its id, as `sshjobs spawn` does.
+    #[arg(long, short, conflicts_with_all = ["tty", "timestamps", "raw", "stream", "joblog", "junit", "group"])]
+    pub detach: bool,
+    /// Label by which `sshjobs jobs` finds the job.
+    #[arg(long, value_name = "WORD")]
+    pub label: Option<String>,
     /// Print the time (UTC) before each line.
     #[arg(long)]
     pub timestamps: bool,
@@ -81,6 +87,26 @@ pub struct RunArgs {
     /// Options as in ssh.
     #[command(flatten)]
     pub ssh: SshArgs,
+}
+
+impl RunArgs {
+    /// The same command as arguments of `spawn`.
+    pub(crate) fn into_spawn(self) -> SpawnArgs {
+        SpawnArgs {
+            host: self.host,
+            command: self.command,
+            start: self.start,
+            attached: false,
+            stdin: false,
+            pty: self.pty,
+            label: self.label,
+            key: None,
+            json: self.json,
+            rollout: self.fleet.rollout,
+            becomes: self.becomes,
+            ssh: self.ssh,
+        }
+    }
 }
 
 /// Options of every start, by `run` and by `spawn`.
@@ -117,6 +143,9 @@ pub struct StartArgs {
     /// How the command is written.
     #[command(flatten)]
     pub writing: WritingArgs,
+    /// Values that `rerun` has asked for. They are not on the command line.
+    #[arg(skip)]
+    pub known_env: BTreeMap<String, SecretString>,
 }
 
 impl StartArgs {
@@ -152,6 +181,13 @@ pub struct TurnArgs {
     /// Wait for a place in this queue, which runs its jobs one by one.
     #[arg(long, value_name = "NAME")]
     pub queue: Option<String>,
+}
+
+impl TurnArgs {
+    /// Whether the job has to wait.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.after.is_empty() || !self.after_ok.is_empty() || self.queue.is_some()
+    }
 }
 
 /// A command template of the policy, in place of a command.
@@ -242,6 +278,36 @@ impl RolloutArgs {
             || self.stop_after_failures.is_some()
             || self.retries > 0
     }
+}
+
+/// Arguments of `rerun`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The same command, hosts, directory, user, time limit and terminal. Values of variables are not stored:
+you are asked for them. Text for stdin and scripts are not stored either.
+
+Exit codes: those of run; with -d, of spawn.
+
+Examples:
+  sshjobs rerun last
+  sshjobs rerun -d web1-7f3k9q2m           start it, and print the id of the new job
+  sshjobs rerun last --env TOKEN           with TOKEN of this environment")]
+pub struct RerunArgs {
+    /// The job's id, the unique start of one, or `last`.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
+    pub job: String,
+    /// Start a durable job and print its id, as `sshjobs spawn` does.
+    #[arg(long, short)]
+    pub detach: bool,
+    /// Set a variable; NAME alone copies it from this environment.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Write a last line of JSON: state, exit, times, bytes, any error.
+    #[arg(long)]
+    pub json: bool,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
 }
 
 /// Arguments of `spawn`.

@@ -16,6 +16,7 @@ use super::{joblog, junit};
 use crate::args::{FleetArgs, RunArgs};
 use crate::command::of_run;
 use crate::exit::{exit_of, print, tell};
+use crate::interrupt::offer_kill;
 use crate::json::json;
 use crate::terminal::{Signals, colours_are_wanted, has_unread_input};
 use crate::{ProgramExit, note, report};
@@ -344,6 +345,14 @@ async fn pass_on(api: &Api, id: &str, signals: &mut Signals) -> u8 {
             {
                 report(&error);
             }
+        };
+        let offering = async {
+            if signal == "INT" {
+                offer_kill().await;
+            }
+        };
+        let sending = async {
+            tokio::join!(sending, offering);
         };
         // Another Ctrl-C need not wait until this signal has arrived.
         number = signals.next_while(sending).await;

@@ -10,7 +10,7 @@ pub(crate) mod stdin;
 mod tty_prompter;
 
 pub(crate) use colours::{DIM, GREEN, HOST_COLOURS, RED, YELLOW, colours_are_wanted, paint};
-pub(crate) use columns::{in_columns, padded, terminal_rows, terminal_width};
+pub(crate) use columns::{fit_uncut, in_columns, padded, terminal_rows, terminal_width};
 pub(crate) use keyboard::Keyboard;
 pub(crate) use pager::{Pager, PagerEnds};
 pub(crate) use screen::OwnScreen;

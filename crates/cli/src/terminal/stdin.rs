@@ -34,17 +34,26 @@ const POLL_TIMEOUT: Timespec = Timespec {
     tv_nsec: 50_000_000,
 };
 
-/// Our terminal has closed, so the job's stdin stays open.
-pub(crate) struct HungUp;
+/// Line of a terminal with which the user leaves the command running.
+const LEAVE_LINE: &[u8] = b"~&\n";
 
-/// Copies our stdin to a job until it or the job ends. Returns only if our terminal has closed.
-pub(crate) async fn forward(job: &Control) -> HungUp {
+/// Copies our stdin to a job until it or the job ends. Returns only if our terminal has closed, or if
+/// the user has left the command running with the line `~&`.
+pub(crate) async fn forward(job: &Control) -> KeysEnded {
     let input = OwnStdin::default();
+    let is_terminal = io::stdin().is_terminal();
     loop {
         let data = match input.read().await {
+            // A terminal gives one line at a time.
+            Came::Data(data) if is_terminal && data == LEAVE_LINE => {
+                if leave(job).await {
+                    return KeysEnded::Left;
+                }
+                continue;
+            }
             Came::Data(data) => data,
             Came::End => break,
-            Came::HungUp => return HungUp,
+            Came::HungUp => return KeysEnded::HungUp,
         };
         if let Err(error) = write_all(job, &data).await {
             // Never returns: the end of the job, or a signal, decides how the run ends.
@@ -57,7 +66,7 @@ pub(crate) async fn forward(job: &Control) -> HungUp {
         }
     }
 
-    if job.entry().durable && !io::stdin().is_terminal() {
+    if job.entry().durable && !is_terminal {
         tokio::time::sleep(HANG_UP_DELAY).await;
     }
     end(job).await;
@@ -83,6 +92,8 @@ async fn write_all(job: &Control, mut data: &[u8]) -> Result<(), Error> {
 pub(crate) enum KeysEnded {
     /// The user pressed the escape keys.
     ByUser,
+    /// The user has left the command running.
+    Left,
     /// The terminal has closed.
     HungUp,
 }
@@ -112,12 +123,12 @@ pub(crate) async fn forward_keys(job: &Control, role: KeyboardRole) -> KeysEnded
         pending().await
     };
     tokio::select! {
-        ended = read_keys(sender, role) => ended,
+        ended = read_keys(job, sender, role) => ended,
         never = passing => never,
     }
 }
 
-async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnded {
+async fn read_keys(job: &Control, sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnded {
     let input = OwnStdin::default();
     let mut escape = EscapeKeys::default();
     loop {
@@ -126,7 +137,12 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnd
             Came::End => break,
             Came::HungUp => return KeysEnded::HungUp,
         };
-        let TakenKeys { keys, ended, asked } = escape.take(&data);
+        let TakenKeys {
+            keys,
+            ended,
+            left,
+            asked,
+        } = escape.take(&data);
         if asked {
             // The terminal is raw.
             write!(io::stderr(), "{}", role.escapes().replace('\n', "\r\n")).ok();
@@ -138,10 +154,26 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnd
         if ended {
             return KeysEnded::ByUser;
         }
+        if left && (role == KeyboardRole::Guest || leave(job).await) {
+            return KeysEnded::Left;
+        }
     }
     // Ends the loop of `passing`, which then closes the job's stdin.
     drop(sender);
     pending().await
+}
+
+/// Leaves the command running when this program ends. Returns whether that is possible; if not, says
+/// why.
+async fn leave(job: &Control) -> bool {
+    let Err(error) = job.leave().await else { return true };
+    // The terminal may be raw.
+    let (message, hint) = (
+        printable(&error.message),
+        printable(&error.hint.for_a_person()),
+    );
+    write!(io::stderr(), "\r\nsshjobs: {message}: {hint}\r\n").ok();
+    false
 }
 
 /// Closes the job's stdin. A job that has ended is not an error.
@@ -247,7 +279,7 @@ impl KeyboardRole {
             Self::Guest => "detach; the job continues",
         };
         format!(
-            "\n~.  {way_out}\n~~  send a tilde\n~?  show this list\n\
+            "\n~.  {way_out}\n~&  leave the command running\n~~  send a tilde\n~?  show this list\n\
              (an escape is known only at the start of a line)\n"
         )
     }
@@ -260,6 +292,8 @@ struct TakenKeys {
     keys: Vec<u8>,
     /// Whether the keys end the session.
     ended: bool,
+    /// Whether the keys leave the command running.
+    left: bool,
     /// Whether the keys ask for help.
     asked: bool,
 }
@@ -288,6 +322,11 @@ impl EscapeKeys {
                         ended: true,
                         ..taken
                     };
+                }
+                (Self::Tilde, b'&') => {
+                    *self = Self::LineStart;
+                    taken.left = true;
+                    continue;
                 }
                 (Self::Tilde, b'?') => {
                     *self = Self::LineStart;
@@ -341,9 +380,17 @@ mod tests {
             TakenKeys {
                 keys: b"\rx".to_vec(),
                 ended: false,
+                left: false,
                 asked: true
             }
         );
+    }
+
+    #[test]
+    fn tilde_ampersand_leaves_the_command_running() {
+        let taken = EscapeKeys::default().take(b"ls\r~&");
+        assert!(taken.left && !taken.ended, "{taken:?}");
+        assert_eq!(taken.keys, b"ls\r");
     }
 
     #[test]

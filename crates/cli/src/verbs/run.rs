@@ -10,10 +10,13 @@ use tokio::time::sleep;
 use crate::args::RunArgs;
 use crate::command::of_run;
 use crate::exit::{exit_of, output_error, print};
+use crate::interrupt::{end_echoed_row, offer_kill};
 use crate::json::json;
-use crate::terminal::{Keyboard, KeyboardRole, KeysEnded, OwnScreen, Signals, keyboard, stdin};
+use crate::terminal::{
+    Keyboard, KeyboardRole, KeysEnded, OwnScreen, Signals, has_unread_input, keyboard, stdin,
+};
 use crate::verbs::jobs::note_detached;
-use crate::verbs::once_approved;
+use crate::verbs::{once_approved, spawn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_wire::remote::{Api, Control, NextBytes, Running};
 use sshjobs_wire::{Code, DeliveryRoute, Error, JobEntry, JobState};
@@ -27,6 +30,18 @@ const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and exits with the command's exit code.
 pub async fn run(api: &Api, args: RunArgs) -> ProgramExit {
+    if args.detach {
+        if let Err(error) = check(&args) {
+            report(&error);
+            api.shutdown().await;
+            return ProgramExit::of_error(&error);
+        }
+        if has_unread_input() {
+            note("stdin is not passed on to a job in the background");
+        }
+        note("run -d starts a durable job and prints its id, as `sshjobs spawn` does");
+        return spawn(api, args.into_spawn()).await;
+    }
     if fleet::is_meant(&args.host) || args.fleet.is_set() {
         return fleet::run(api, args).await;
     }
@@ -134,11 +149,12 @@ async fn attempt(
     // Before any message: the keyboard is out of raw mode, but the screen may be the program's.
     session.screen.restore().await;
     if session.is_detached {
-        note_detached(&job.entry().job_id);
+        let verb = if tty { "attach" } else { "tail -f" };
+        note_detached(&job.entry().job_id, verb);
     }
     *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
     // Before `exit?` below, so that an error leaves no processes behind either.
-    if signals.interrupted {
+    if signals.interrupted && !session.is_detached {
         end_leftovers(&job).await;
     }
     Ok(RunEnd {
@@ -233,7 +249,13 @@ async fn on_pipes(
     let number = tokio::select! {
         ended = session.attend() => return ended,
         number = pass_on(job, signals) => number,
-        stdin::HungUp = input => Signals::HANG_UP,
+        ended = input => match ended {
+            KeysEnded::Left => {
+                session.is_detached = true;
+                return Ok(ProgramExit::SUCCESS);
+            }
+            KeysEnded::ByUser | KeysEnded::HungUp => Signals::HANG_UP,
+        },
     };
     if number == Signals::TERMINATE && !job.entry().durable {
         end_and_show(job, session, signals).await;
@@ -277,6 +299,10 @@ async fn on_our_terminal(
             KeysEnded::ByUser => {
                 session.is_detached = job.entry().durable;
                 ProgramExit::CONNECTION
+            }
+            KeysEnded::Left => {
+                session.is_detached = true;
+                ProgramExit::SUCCESS
             }
             KeysEnded::HungUp => ProgramExit::signaled(Signals::HANG_UP),
         }),
@@ -387,14 +413,23 @@ async fn pass_on(job: &Control, signals: &mut Signals) -> u8 {
             return number;
         }
         signals.interrupted = true;
+        end_echoed_row();
         let sending = async {
             if send(job, signal).await == SignalSent::Refused {
                 return;
             }
             std::future::pending().await
         };
+        let offering = async {
+            if signal == "INT" {
+                offer_kill().await;
+            }
+            std::future::pending::<()>().await;
+        };
         tokio::select! {
             next = signals.next() => number = next,
+            // Also while the host is silent.
+            () = offering => {}
             // The end of this program ends the command: its connection is closed.
             () = sending => return number,
         }

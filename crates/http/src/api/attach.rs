@@ -1,7 +1,8 @@
 //! `/v1/session`: a command, or the terminal of a job, over a WebSocket. A client that disconnects
-//! ends the command that it has started.
+//! ends the command that it has started, unless it has said that it leaves it running.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::Extension;
@@ -41,7 +42,8 @@ type Sink = SplitSink<WebSocket, Message>;
 /// `GET /session`: upgrades to a WebSocket (RFC 6455) on which one command runs, or a job's terminal
 /// is joined; see [`SessionRequest`] and [`SessionEvent`].
 ///
-/// When the client disconnects, a command that it has started is ended unless it is durable.
+/// When the client disconnects, a command that it has started is ended unless it is durable, or the
+/// client has left it running.
 pub(crate) async fn session(
     Extension(service): Extension<Service>,
     place: Option<Extension<Arc<ConnectionSlot>>>,
@@ -90,9 +92,10 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
     let job = follow.job().clone();
     let (said, says) = mpsc::channel(SessionChannel::STDIN_AHEAD);
     // If both are ready, either may win: a signal then reaches an ended job's leftovers.
+    let is_left = AtomicBool::new(false);
     let is_ended = tokio::select! {
         is_ended = tell(&mut follow, redraw, &mut sink, says) => is_ended,
-        () = listen(&job, &mut stream, said) => false,
+        () = listen(&job, &mut stream, said, &is_left) => false,
     };
     if is_ended {
         sink.close().await.ok();
@@ -103,7 +106,7 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
             })
             .await,
         );
-    } else if ends_with_client {
+    } else if ends_with_client && !is_left.load(Relaxed) {
         let request = SignalRequest {
             grace_ms: Some(GRACE_MS),
             ..SignalRequest::new(job.id())
@@ -241,8 +244,14 @@ async fn say(sink: &mut Sink, event: &SessionEvent) -> bool {
     sink.send(Message::Text(text.into())).await.is_ok()
 }
 
-/// Passes data from the client to the command until the client disconnects.
-async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Sender<SessionEvent>) {
+/// Passes data from the client to the command until the client disconnects. `is_left` becomes true
+/// when the client leaves the command running.
+async fn listen(
+    job: &Job,
+    stream: &mut SplitStream<WebSocket>,
+    said: mpsc::Sender<SessionEvent>,
+    is_left: &AtomicBool,
+) {
     let (stdin, mut waiting) = mpsc::channel::<Bytes>(SessionChannel::STDIN_AHEAD);
     let writing = async {
         while let Some(bytes) = waiting.recv().await {
@@ -275,6 +284,12 @@ async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Send
                         );
                         return;
                     }
+                }
+                Message::Binary(bytes)
+                    if matches!(SessionChannel::of(&bytes), Some((SessionChannel::Leave, _))) =>
+                {
+                    is_left.store(true, Relaxed);
+                    said.send(SessionEvent::Left).await.ok();
                 }
                 Message::Close(_) => return,
                 Message::Text(_) | Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::session::{Handle, JobSession};
 use super::shown::NextBytes;
-use crate::{Error, JobEntry, Service, SignalReply, SignalRequest};
+use crate::{Code, Error, JobEntry, JobState, Service, SignalReply, SignalRequest};
 use sshjobs_core::jobs::{Follow, Job, TerminalSize};
 
 /// A command that is being followed byte by byte.
@@ -96,6 +96,29 @@ impl Control {
         match self {
             Self::Here(_, job) => Ok(job.close_stdin(END_TIMEOUT).await?),
             Self::There(handle) => handle.close_stdin().await,
+        }
+    }
+
+    /// Lets the job continue when this program and its session end. Needs a concurrent
+    /// [`Running::next`].
+    ///
+    /// # Errors
+    /// [`Code::Unsupported`] if it would end with this program's connection.
+    pub async fn leave(&self) -> Result<(), Error> {
+        let entry = self.entry();
+        match self {
+            Self::Here(..) if entry.standing.state == JobState::Queued => Err(Error::new(
+                Code::Unsupported,
+                "this program has to start the command when its turn comes",
+                "use `sshjobs spawn`, which leaves that to a process in the background",
+            )),
+            Self::Here(..) | Self::There(_) if entry.durable => Ok(()),
+            Self::Here(..) => Err(Error::new(
+                Code::Unsupported,
+                "the command ends with this connection, so it can't be left running",
+                "start it with --durable, or through a server of your own (`sshjobs serve`)",
+            )),
+            Self::There(handle) => handle.leave().await,
         }
     }
 

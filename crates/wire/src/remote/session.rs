@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::header::{AUTHORIZATION, HeaderValue};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
@@ -38,6 +38,8 @@ pub struct Handle {
     pub(super) job: JobEntry,
     /// The verb that follows the job again, if it continues without this session.
     verb_to_return: Option<&'static str>,
+    /// Whether the server has confirmed that the command continues without this session.
+    is_left: watch::Sender<bool>,
 }
 
 /// Maximum bytes of stdin in one message.
@@ -46,6 +48,8 @@ const PIECE: usize = 32 << 10;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Silence after which the server counts as lost. It sends a ping each 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Time limit for the server's answer that a command continues without its session.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 const SILENT: &str = "the server is silent";
 
 impl JobSession {
@@ -83,7 +87,8 @@ impl JobSession {
                 Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
                     Ok(SessionEvent::Started(job)) => break *job,
                     Ok(SessionEvent::Failed(error)) => return Err(error),
-                    Ok(SessionEvent::Taken | SessionEvent::Ended { .. }) | Err(_) => {
+                    Ok(SessionEvent::Taken | SessionEvent::Left | SessionEvent::Ended { .. })
+                    | Err(_) => {
                         return Err(client.foreign());
                     }
                 },
@@ -107,6 +112,7 @@ impl JobSession {
             room: Semaphore::new(SessionChannel::STDIN_AHEAD),
             job,
             verb_to_return,
+            is_left: watch::Sender::new(false),
         };
         Ok(Self {
             incoming,
@@ -135,10 +141,13 @@ impl JobSession {
                             ..NextBytes::default()
                         });
                     }
-                    Some((SessionChannel::Stdin, _)) | None => {}
+                    Some((SessionChannel::Stdin | SessionChannel::Leave, _)) | None => {}
                 },
                 Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
                     Ok(SessionEvent::Taken) => self.handle.room.add_permits(1),
+                    Ok(SessionEvent::Left) => {
+                        self.handle.is_left.send_replace(true);
+                    }
                     Ok(SessionEvent::Ended { job, dropped_bytes }) => {
                         return Ok(NextBytes {
                             dropped_bytes,
@@ -185,13 +194,28 @@ impl Handle {
     async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
         // Forgotten, because `next` adds the permit again when the server reports `Taken`.
         self.room.acquire().await.expect("it is never closed").forget();
-        let sent = self
-            .outgoing
-            .lock()
-            .await
-            .send(Message::binary(SessionChannel::Stdin.frame(bytes)))
-            .await;
+        self.send_frame(SessionChannel::Stdin.frame(bytes)).await
+    }
+
+    async fn send_frame(&self, frame: Vec<u8>) -> Result<(), Error> {
+        let sent = self.outgoing.lock().await.send(Message::binary(frame)).await;
         sent.map_err(|error| self.client.broken(&error.to_string()))
+    }
+
+    /// Lets the command continue without this session. Needs a concurrent [`JobSession::next`], which
+    /// reads the server's answer.
+    pub(super) async fn leave(&self) -> Result<(), Error> {
+        self.send_frame(SessionChannel::Leave.frame(&[])).await?;
+        let mut is_left = self.is_left.subscribe();
+        let answered = timeout(LEAVE_TIMEOUT, is_left.wait_for(|is_left| *is_left)).await;
+        // The sender is in this handle, so only the time limit can end the wait.
+        answered.map(drop).map_err(|_| {
+            Error::new(
+                Code::Unsupported,
+                "the server does not confirm that the command continues without this program",
+                "it may be older than this program; `sshjobs jobs` shows whether the command runs",
+            )
+        })
     }
 
     pub(super) async fn resize(&self, size: TerminalSize) -> Result<(), Error> {

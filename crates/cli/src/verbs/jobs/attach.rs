@@ -65,7 +65,7 @@ pub(crate) async fn attach_to(
             exit_of(&job)
         }
         AttachEnd::Detached => {
-            note_detached(id);
+            note_detached(id, "attach");
             ProgramExit::SUCCESS
         }
         AttachEnd::Signal(number) => ProgramExit::signaled(number),
@@ -77,8 +77,8 @@ pub(crate) async fn attach_to(
 }
 
 /// Says that a job continues whose terminal the user has left.
-pub(crate) fn note_detached(id: &str) {
-    note(&format!("detached; `sshjobs attach {id}` returns to it"));
+pub(crate) fn note_detached(id: &str, verb: &str) {
+    note(&format!("detached; `sshjobs {verb} {id}` returns to it"));
 }
 
 async fn run_session(
@@ -93,7 +93,7 @@ async fn run_session(
         ended = show_all(running, screen) => ended,
         number = signals.next() => AttachEnd::Signal(number),
         ended = stdin::forward_keys(&job, KeyboardRole::Guest) => match ended {
-            KeysEnded::ByUser => AttachEnd::Detached,
+            KeysEnded::ByUser | KeysEnded::Left => AttachEnd::Detached,
             KeysEnded::HungUp => AttachEnd::Signal(Signals::HANG_UP),
         },
         never = keyboard::follow_size(&job) => never,
