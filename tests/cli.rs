@@ -139,7 +139,7 @@ async fn a_signal_of_another_process_that_ends_a_run_is_a_success() {
         .spawn()
         .unwrap();
     let jobs = || text(&sshjobs(&sshd).arg("jobs").output().unwrap().stdout);
-    eventually("it runs", async || jobs().contains("running")).await;
+    eventually("it runs", async || jobs().contains("running  ")).await;
 
     // The process that owns the job ends with it, perhaps before it has answered.
     let signalled = sshjobs(&sshd).args(["signal", "last"]).output().unwrap();
@@ -634,7 +634,7 @@ async fn trust_asks_a_person_and_nobody_else() {
         "{}",
         text(&nobody.stderr)
     );
-    for (answer, written) in [("no\n", false), ("y\n", false), ("yes\n", true)] {
+    for (answer, written) in [("no\n", false), ("y\nno\n", false), ("y\nyes\n", true)] {
         on_a_terminal(&sshd, "trust web1", "type yes", answer.as_bytes());
         assert_eq!(
             std::fs::read_to_string(sshd.path("known_hosts")).unwrap().lines().count() == 1,

@@ -11,17 +11,19 @@ use super::values::SshArgs;
 #[command(after_help = "\
 Compare the fingerprint with that of the host itself, over a channel that you trust: its console,
 its administrator, or the output of `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there. A host
-that is listed with another key is refused.
+that is listed with another key is refused. Of several hosts, all keys are shown before one question,
+and yes accepts them all.
 
-Exit codes: 0 the key is trusted; 1 you declined; 255 the host is unreachable, or has another key.
+Exit codes: 0 all keys are trusted; 1 you declined; 255 a host is unreachable, or has another key.
 
 Examples:
   sshjobs trust web1
+  sshjobs trust web1 web2 'db*'
   sshjobs trust web1 --fingerprint SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU   for scripts")]
 pub struct TrustArgs {
-    /// Host name or alias, as in ssh.
-    #[arg(add = ArgValueCandidates::new(candidates::hosts))]
-    pub host: String,
+    /// Host names or aliases, as in ssh; lists, patterns and tag:NAME as in run.
+    #[arg(required = true, value_name = "HOST", add = ArgValueCandidates::new(candidates::hosts))]
+    pub hosts: Vec<String>,
     /// Don't ask; accept only the key with this SHA-256 fingerprint.
     #[arg(long, value_name = "SHA256:…")]
     pub fingerprint: Option<String>,

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
 use crate::args::PingArgs;
-use crate::exit::print;
+use crate::exit::{print, tell};
 use crate::fleet::{named, split};
 use crate::json::json;
 use crate::terminal::padded;
@@ -41,15 +41,14 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<ProgramExit, Error> {
             "`sshjobs hosts` lists all hosts",
         ));
     }
+    let count = names.len();
     let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
     let pings = names.into_iter().map(|name| one(api, name));
     let mut pings = stream::iter(pings).buffer_unordered(AT_A_TIME);
-    let mut exit = ProgramExit::SUCCESS;
+    let mut unreached = 0;
     while let Some((name, host, took)) = pings.next().await {
         let is_reached = host.as_ref().is_ok_and(|host| host.connected);
-        if !is_reached {
-            exit = ProgramExit::CONNECTION;
-        }
+        unreached += usize::from(!is_reached);
         let line = if args.json {
             as_json(&name, host, took)
         } else {
@@ -60,7 +59,17 @@ async fn attempt(api: &Api, args: &PingArgs) -> Result<ProgramExit, Error> {
             failed => return Ok(failed),
         }
     }
-    Ok(exit)
+    if count > 1 && !args.json {
+        tell(&format!(
+            "{count} hosts: {} reached, {unreached} not reached",
+            count - unreached
+        ));
+    }
+    Ok(if unreached == 0 {
+        ProgramExit::SUCCESS
+    } else {
+        ProgramExit::CONNECTION
+    })
 }
 
 /// Tests whether the server accepts work.

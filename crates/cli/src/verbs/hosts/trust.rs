@@ -1,81 +1,165 @@
-//! `sshjobs trust`: shows a host's key and adds it to known_hosts after a person has confirmed
-//! it.
+//! `sshjobs trust`: shows the keys of hosts and adds them to known_hosts after a person has confirmed
+//! them.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use futures_util::{StreamExt, stream};
+
 use crate::args::TrustArgs;
+use crate::fleet::{named, split};
 use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{HostKey, Jobs, printable};
-use sshjobs_wire::{Code, Error};
+use sshjobs_wire::remote::Api;
+use sshjobs_wire::{Code, Error, Service};
 
-/// Shows a host's key and, if a person or `--fingerprint` confirms it, writes it to known_hosts.
-pub async fn trust(jobs: &Jobs, args: TrustArgs) -> ProgramExit {
-    attempt(jobs, &args).await.unwrap_or_else(|error| {
+/// Maximum hosts whose keys are fetched at the same time.
+const AT_A_TIME: usize = 16;
+
+/// Shows the keys of hosts and, if a person or `--fingerprint` confirms them, writes them to
+/// known_hosts.
+pub async fn trust(service: Service, args: TrustArgs) -> ProgramExit {
+    attempt(service, &args).await.unwrap_or_else(|error| {
         report(&error);
         ProgramExit::of_error(&error)
     })
 }
 
-async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<ProgramExit, Error> {
-    if let Some(expected) = &args.fingerprint
-        && !is_fingerprint(expected.trim())
-    {
-        let hint = "it is SHA256: and 43 characters, as `ssh-keygen -lf` prints it";
-        return Err(Error::new(
-            Code::InvalidArgument,
-            "--fingerprint is not a SHA-256 fingerprint",
-            hint,
-        ));
+async fn attempt(service: Service, args: &TrustArgs) -> Result<ProgramExit, Error> {
+    let jobs = service.library().clone();
+    let hosts = hosts(service, args).await?;
+    let keys = Keys::fetch(&jobs, hosts).await;
+    if let Some(expected) = &args.fingerprint {
+        keys.check(expected.trim())?;
     }
-    let key = jobs.host_key(&args.host).await?;
-    show(&args.host, &key);
-    // `fingerprint` is the type of the key and then its hash.
-    let hash = key.fingerprint.split(' ').next_back();
-    let is_expected = args.fingerprint.as_ref().map(|expected| hash == Some(expected.trim()));
-    // A known key that is not the expected one is refused below.
-    if key.is_known && is_expected != Some(false) {
-        say("known_hosts vouches for this key already.");
-        return Ok(ProgramExit::SUCCESS);
+    let unknown: Vec<&HostKey> = keys.all.iter().filter(|key| !key.is_known).collect();
+    if unknown.is_empty() {
+        return Ok(keys.failed);
     }
-    match is_expected {
-        Some(true) => {}
-        Some(false) => {
-            let hint =
-                "someone may be in the middle; ask the host's administrator for its fingerprint";
-            return Err(Error::new(
-                Code::HostKeyUnknown,
-                "the host presents another key than expected",
-                hint,
-            ));
-        }
-        None if !io::stdin().is_terminal() => {
-            let hint =
-                "run it on a terminal, or say which key it must be with --fingerprint SHA256:…";
+    if args.fingerprint.is_none() {
+        if !io::stdin().is_terminal() {
             return Err(Error::new(
                 Code::HostKeyUnknown,
                 "no person is available to confirm this key",
-                hint,
+                "run it on a terminal, or say which key it must be with --fingerprint SHA256:…",
             ));
         }
-        None if !confirmed() => {
-            note("nothing was written: only the whole word yes means yes");
+        if !is_confirmed(unknown.len()) {
+            note("nothing was written");
             return Ok(ProgramExit::DECLINED);
         }
-        None => {}
     }
-    let file = jobs.trust(&key).await?;
-    say(&format!("Written to {}.", file.display()));
-    Ok(ProgramExit::SUCCESS)
+    let mut files = BTreeSet::new();
+    for key in unknown {
+        files.insert(jobs.trust(key).await?);
+    }
+    for file in files {
+        say(&format!("Written to {}.", file.display()));
+    }
+    Ok(keys.failed)
 }
 
-fn show(host: &str, key: &HostKey) {
+/// The names of the hosts.
+async fn hosts(service: Service, args: &TrustArgs) -> Result<Vec<String>, Error> {
+    let mut words = Vec::new();
+    for word in &args.hosts {
+        words.extend(split(word)?);
+    }
+    let hosts = named(&Api::Here(service), &words).await?;
+    if hosts.is_empty() {
+        return Err(Error::invalid(
+            "the pattern matches no host",
+            "`sshjobs hosts` lists all hosts",
+        ));
+    }
+    let Some(expected) = &args.fingerprint else { return Ok(hosts) };
+    if !is_fingerprint(expected.trim()) {
+        return Err(Error::invalid(
+            "--fingerprint is not a SHA-256 fingerprint",
+            "it is SHA256: and 43 characters, as `ssh-keygen -lf` prints it",
+        ));
+    }
+    if hosts.len() > 1 {
+        return Err(Error::invalid(
+            "--fingerprint is for one host",
+            "call it once for each host, each with its own fingerprint",
+        ));
+    }
+    Ok(hosts)
+}
+
+/// The keys that hosts present.
+struct Keys {
+    all: Vec<HostKey>,
+    /// The exit code for hosts that failed.
+    failed: ProgramExit,
+}
+
+impl Keys {
+    /// Fetches the keys, and shows each, in the order of the hosts.
+    async fn fetch(jobs: &Jobs, hosts: Vec<String>) -> Self {
+        let is_alone = hosts.len() == 1;
+        let fetching = hosts.into_iter().map(async |host| {
+            let key = jobs.host_key(&host).await.map_err(Error::from);
+            (host, key)
+        });
+        let mut fetched = stream::iter(fetching).buffered(AT_A_TIME);
+        let mut keys = Self {
+            all: Vec::new(),
+            failed: ProgramExit::SUCCESS,
+        };
+        while let Some((host, key)) = fetched.next().await {
+            match key {
+                Ok(key) => {
+                    show(&host, &key, is_alone);
+                    keys.all.push(key);
+                }
+                Err(error) => {
+                    keys.failed = ProgramExit::of_error(&error);
+                    report(&error);
+                }
+            }
+        }
+        keys
+    }
+
+    /// Refuses a key other than the expected one, also if it is known.
+    fn check(&self, fingerprint: &str) -> Result<(), Error> {
+        // `fingerprint` of a key is its type and then its hash.
+        let hash_of = |key: &HostKey| key.fingerprint.split(' ').next_back().map(str::to_owned);
+        let is_expected = |key: &HostKey| hash_of(key).as_deref() == Some(fingerprint);
+        if self.all.iter().all(is_expected) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::HostKeyUnknown,
+            "the host presents another key than expected",
+            "someone may be in the middle; ask the host's administrator for its fingerprint",
+        ))
+    }
+}
+
+/// Shows a key. One of many is shown without its picture.
+fn show(host: &str, key: &HostKey, is_alone: bool) {
     let address = printable(&key.address);
     let fingerprint = printable(&key.fingerprint);
+    let host = printable(host);
+    if !is_alone {
+        let known = if key.is_known {
+            "  (known already)"
+        } else {
+            ""
+        };
+        say(&format!("{host} at {address}\n  {fingerprint}{known}"));
+        return;
+    }
     say(&format!(
-        "{} at {address} presents the key\n{fingerprint}\n{}",
-        printable(host),
+        "{host} at {address} presents the key\n{fingerprint}\n{}",
         key.randomart
     ));
+    if key.is_known {
+        say("known_hosts vouches for this key already.");
+    }
 }
 
 fn is_fingerprint(text: &str) -> bool {
@@ -85,15 +169,26 @@ fn is_fingerprint(text: &str) -> bool {
     })
 }
 
-/// Asks the person at the terminal. Only "yes" confirms.
-fn confirmed() -> bool {
-    write!(
-        io::stderr(),
-        "Is this the host's own fingerprint? Then type yes: "
-    )
-    .ok();
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+/// Asks the person at the terminal, again until the answer is yes or no. The end of input is a no.
+fn is_confirmed(keys: usize) -> bool {
+    let mut question = if keys == 1 {
+        "Is this the host's own fingerprint? Then type yes: ".to_owned()
+    } else {
+        format!("Are these {keys} the hosts' own fingerprints? Then type yes: ")
+    };
+    loop {
+        write!(io::stderr(), "{question}").ok();
+        let mut answer = String::new();
+        match io::stdin().lock().read_line(&mut answer) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) => {}
+        }
+        match answer.trim() {
+            "yes" => return true,
+            "no" => return false,
+            _ => "Please type yes, or no: ".clone_into(&mut question),
+        }
+    }
 }
 
 fn say(text: &str) {
