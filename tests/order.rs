@@ -1,7 +1,5 @@
 //! The order of jobs: after others, and in queues.
 
-use std::time::Duration;
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -285,13 +283,13 @@ async fn a_killed_program_does_not_stop_its_queue() {
     let mut first = command(&sshd, &["run", "--queue", "deploy", HOST, "--", "sleep 60"]);
     let mut first = first.spawn().unwrap();
     eventually("the first job runs", async || {
-        told(&sshjobs(&sshd, &["jobs"])).contains("running")
+        told(&sshjobs(&sshd, &["jobs"])).contains("running  ")
     })
     .await;
     let mut second = command(&sshd, &["run", "--queue", "deploy", HOST, "--"]);
     let mut second = second.arg(noted(&sshd, "b")).spawn().unwrap();
     eventually("the second job is queued", async || {
-        told(&sshjobs(&sshd, &["jobs"])).contains("queued")
+        told(&sshjobs(&sshd, &["jobs"])).contains("queued  ")
     })
     .await;
 
@@ -303,39 +301,60 @@ async fn a_killed_program_does_not_stop_its_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spawn_tells_what_it_waits_for_and_leaves_a_queued_job_when_it_is_interrupted() {
+async fn spawn_of_a_queued_job_returns_and_a_process_in_the_background_starts_it() {
     let sshd = Sshd::start().await;
-    let told_first = told(&sshjobs(&sshd, &["spawn", HOST, "--", "sleep 60"]));
-    let first = told_first.trim();
-    let mut waiting = command(&sshd, &["spawn", "--after", first, HOST, "--"]);
-    let waiting = waiting
-        .arg(noted(&sshd, "b"))
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    eventually("the job is queued", async || {
-        told(&sshjobs(&sshd, &["jobs"])).contains("queued")
+    let first = told(&sshjobs(&sshd, &["spawn", HOST, "--", "sleep 60"]));
+    let first = first.trim();
+    let queued = |name: &str| {
+        let words = ["spawn", "--after", first, HOST, "--", &noted(&sshd, name)];
+        let output = sshjobs(&sshd, &words);
+        let note = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            note.contains(&format!("waits for the end of {first}")),
+            "{note}"
+        );
+        told(&output).trim().to_owned()
+    };
+    let kept = queued("a");
+    // Without the process in the background, the next server starts the job.
+    let left = {
+        let before = keepers(&sshd);
+        let job = queued("b");
+        let new: Vec<Pid> =
+            keepers(&sshd).into_iter().filter(|pid| !before.contains(pid)).collect();
+        assert_eq!(new.len(), 1, "{new:?}");
+        kill(new[0], Signal::SIGKILL).unwrap();
+        job
+    };
+    let listed = told(&sshjobs(&sshd, &["jobs", "--state", "queued"]));
+    assert!(listed.contains(&kept) && listed.contains(&left), "{listed}");
+
+    told(&sshjobs(&sshd, &["signal", first, "KILL"]));
+
+    eventually("the first one has run", async || {
+        notes(&sshd).contains(&"a ends".to_owned())
     })
     .await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    kill(Pid::from_raw(waiting.id().cast_signed()), Signal::SIGINT).unwrap();
-    let output = waiting.wait_with_output().unwrap();
-
-    assert_eq!(output.status.code(), Some(130));
-    let words = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        words.contains(&format!("waits for the end of {first}")),
-        "{words}"
-    );
-    assert!(words.contains("stays queued"), "{words}");
-    let id = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let listed = told(&sshjobs(&sshd, &["jobs", "--state", "queued"]));
-    assert!(listed.contains(&id), "{listed}");
-    told(&sshjobs(&sshd, &["signal", first, "KILL"]));
-    // A process that serves starts it.
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "ci", &["--role", "admin"]);
-    assert_eq!(wait_for(&caller, &[id])[0]["exit_status"], 0);
-    assert_eq!(notes(&sshd), one_after_the_other(&["b"]));
+    let ended = wait_for(&caller, &[kept, left]);
+    assert!(ended.iter().all(|job| job["exit_status"] == 0), "{ended:?}");
+    eventually("no process is left", async || keepers(&sshd).is_empty()).await;
+    let refused = sshjobs(&sshd, &["spawn", "--queue", "a b", HOST, "--", "true"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("invalid_argument"));
+}
+
+/// Processes in the background that stay with queued jobs of this host.
+fn keepers(sshd: &Sshd) -> Vec<Pid> {
+    let state = format!("XDG_STATE_HOME={}", sshd.path("state").display());
+    let is_keeper = |pid: &i32| {
+        let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let variables: Vec<&[u8]> = environ.split(|byte| *byte == 0).collect();
+        let has = |wanted: &str| variables.iter().any(|set| set.starts_with(wanted.as_bytes()));
+        has(&state) && has("SSHJOBS_KEEPER=")
+    };
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(is_keeper).map(Pid::from_raw).collect()
 }

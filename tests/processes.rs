@@ -317,7 +317,7 @@ async fn a_list_shows_the_current_states_of_durable_jobs_without_a_follower() {
     .unwrap();
     let unreachable = told(&sshjobs(&sshd, &["jobs"]));
     std::fs::write(sshd.ssh_config(), config).unwrap();
-    assert!(unreachable.contains("running (last seen "), "{unreachable}");
+    assert!(unreachable.contains("running, seen "), "{unreachable}");
     told(&sshjobs(&sshd, &["forget", "--force", &running]));
 }
 

@@ -192,7 +192,7 @@ async fn lists_in_a_pipe() {
         str![[r#"
 exit code 0
 --- stdout
-JOB  HOST  STATE  EXIT  AGE  TIME  LINES  WHO  COMMAND
+JOB  HOST  STATE  AGE  TIME  LINES  COMMAND
 --- stderr
 
 "#]]
@@ -218,6 +218,7 @@ exit code 255
 dead  unreachable: cannot reach dead at 127.0.0.1 port 1: Connection refused (os error 111) (check that the host is up and the port is right)
 web1  [..] ms  OpenSSH_[..]  posix
 --- stderr
+2 hosts: 1 reached, 1 not reached
 
 "#]]
     );

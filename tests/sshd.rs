@@ -52,6 +52,7 @@ mod notifications;
 mod oidc;
 mod order;
 mod page_http;
+mod people;
 mod policy;
 mod processes;
 mod questions;

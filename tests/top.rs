@@ -38,7 +38,7 @@ async fn a_job_is_watched_searched_answered_and_signalled_by_keys_over_ssh() {
     tmux.shows(&["line 1\n", "lines 1–"]).await;
     tmux.press(&["G"]);
 
-    tmux.shows(&["waits for input", "asks"]).await;
+    tmux.shows(&["waits for input", "waits  "]).await;
     tmux.text("aworld");
     tmux.shows(&["answer: world"]).await;
     tmux.press(&["Enter"]);
@@ -72,7 +72,7 @@ async fn a_fleet_is_opened_and_its_members_are_read_one_by_one() {
     let tmux = Tmux::start(&top(&sshd), (100, 30));
     tmux.shows(&[&fleet, "3 failed", "db1 | here", "web1 | here"]).await;
     tmux.press(&["Enter"]);
-    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited  1"]).await;
+    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exit 1"]).await;
     tmux.press(&["j", "j", "Enter"]);
     tmux.shows(&[&format!("── {fleet}/"), "here"]).await;
     // Two Escapes that arrive together are one.
@@ -99,13 +99,7 @@ async fn what_waits_for_an_answer_is_told_of_jobs_that_are_not_selected() {
 
     let tmux = Tmux::start(&top(&sshd), (110, 24));
 
-    tmux.shows(&[
-        &asking,
-        &selected,
-        "running, asks",
-        "1 failed, 1 not started",
-    ])
-    .await;
+    tmux.shows(&[&asking, &selected, "waits", "1 failed, 1 not started"]).await;
     tmux.press(&["q"]);
     tmux.shows(&["ended with 0"]).await;
 }
@@ -164,7 +158,7 @@ async fn several_jobs_are_marked_and_forgotten_and_the_list_is_filtered() {
         told(&sshjobs(&sshd, &["wait", job]));
     }
     let tmux = Tmux::start(&top(&sshd), (110, 20));
-    tmux.shows(&["3 jobs, 1 running", "EXIT", "TIME"]).await;
+    tmux.shows(&["3 jobs, 1 running", "STATE", "TIME"]).await;
     tmux.text("Fsecond");
     tmux.press(&["Enter"]);
     tmux.shows(&["1 of 3 jobs with"]).await;

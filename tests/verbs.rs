@@ -249,9 +249,11 @@ async fn the_list_is_sorted_and_shows_exit_and_time() {
     told(&sshjobs(&sshd, &["wait", &short]));
     let order = |sort: &str| {
         let listed = told(&sshjobs(&sshd, &["ps", "--sort", sort]));
+        // Between the head and the counts.
         listed
             .lines()
             .skip(1)
+            .take(2)
             .map(|line| line.split(' ').next().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
@@ -260,7 +262,7 @@ async fn the_list_is_sorted_and_shows_exit_and_time() {
     assert_eq!(order("lines"), [long.clone(), short]);
     let listed = told(&sshjobs(&sshd, &["ps", "--label", "a"]));
     let row: Vec<&str> = listed.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[..4], [long.as_str(), HOST, "exited", "7"]);
+    assert_eq!(row[..4], [long.as_str(), HOST, "exit", "7"]);
     // A busy machine needs longer than the command.
     let seconds: u64 = row[5].trim_end_matches('s').parse().unwrap();
     assert!(seconds >= 1, "{listed}");
@@ -274,7 +276,7 @@ async fn the_list_is_watched() {
     watched.shows(&["JOB", "COMMAND"]).await;
     let id = spawn(&sshd, "a", "sleep 1");
     watched.shows(&[&id, "running"]).await;
-    watched.shows(&[&id, "exited"]).await;
+    watched.shows(&[&id, "exit 0"]).await;
 }
 
 #[tokio::test]

@@ -30,11 +30,12 @@ use sshjobs_wire::{Code, Error};
 /// Runs the program to its end. It is part of the library and not of `main.rs`, so that async code
 /// is compiled only once.
 pub fn main() -> ExitCode {
+    sshjobs_cli::note_parent();
     if let Some(exit) = sshjobs_cli::answer_version() {
         return exit.into();
     }
     sshjobs_cli::answer_shell();
-    let cli = match sshjobs_cli::parse() {
+    let cli = match sshjobs_cli::parse(sshjobs_cli::print_help) {
         Ok(cli) => cli,
         Err(error) => {
             sshjobs_cli::report(&error);
@@ -156,6 +157,10 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         CliVerb::Spawn(args) => {
             sshjobs_cli::spawn(&api_with_ssh(server, config, &args.ssh)?, args).await
         }
+        CliVerb::Rerun(args) => {
+            let config = with_brief_connections(config);
+            sshjobs_cli::rerun(&api_with_ssh(server, config, &args.ssh)?, args).await
+        }
         CliVerb::Hosts(HostsArgs {
             verb: Some(HostsVerb::Add(args)),
             ..
@@ -196,6 +201,7 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         CliVerb::Wait(args) => sshjobs_cli::wait(&api(server, config), args).await,
         // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
         CliVerb::Jobs(args) => sshjobs_cli::jobs(&on_a_screen(server, config), args).await,
+        CliVerb::Queue(args) => sshjobs_cli::queue(&api(server, config), args).await,
         CliVerb::Top(_) => sshjobs_cli::top(&on_a_screen(server, config)).await,
         CliVerb::Forget(args) => sshjobs_cli::forget(&api(server, config), args).await,
         CliVerb::Ping(args) => sshjobs_cli::ping(&api(server, config), args).await,
@@ -221,7 +227,7 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
         CliVerb::Store(args) => look_after_store(&config, args.verb).await?,
         CliVerb::Trust(args) => {
             let config = with_options(config, &args.ssh);
-            sshjobs_cli::trust(for_a_person(config).library(), args).await
+            sshjobs_cli::trust(for_a_person(config), args).await
         }
     })
 }

@@ -90,6 +90,11 @@ impl ProgramExit {
         if self == Self::SUCCESS { other } else { self }
     }
 
+    /// The exit code of another process of this program.
+    pub(super) fn with_code(code: u8) -> Self {
+        Self(code)
+    }
+
     /// The exit code for the operating system.
     pub fn code(self) -> u8 {
         self.0

@@ -8,6 +8,7 @@ mod args;
 mod command;
 mod exit;
 mod fleet;
+mod interrupt;
 mod json;
 mod terminal;
 mod top;
@@ -20,14 +21,15 @@ pub use args::{
     BecomeArgs, Cli, CliVerb, ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb,
     CompletedShell, CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs,
     ExportArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs, GlobalArgs, HelpArgs,
-    HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs, JobsArgs, ListTokensArgs, LogArgs,
-    LogFormat, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs, McpSubcommand, NewTokenArgs,
-    PingArgs, PolicyArgs, PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs,
-    PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs,
-    ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
-    StoreBackupArgs, StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
-    StreamChoice, TailArgs, TemplateArgs, TokenArgs, TokenVerb, ToolChoice, TopArgs, TrustArgs,
-    TurnArgs, UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs, parse,
+    HoldArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs, JobsArgs, ListTokensArgs,
+    LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs, McpSubcommand,
+    MoveArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs, PolicyExplainArgs,
+    PolicySubcommand, PolicyTestArgs, PutArgs, QueueArgs, QueueVerb, ReadArgs, RerunArgs,
+    RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
+    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs, StoreBackupArgs,
+    StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice,
+    TailArgs, TemplateArgs, TokenArgs, TokenVerb, ToolChoice, TopArgs, TrustArgs, TurnArgs,
+    UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs, parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
@@ -35,8 +37,8 @@ pub use top::top;
 pub use verbs::{
     Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,
     completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
-    inspect, jobs, log, man, mcp, ping, policy, put, read, run, screen, search, signal, spawn,
-    store_backup, store_check, store_copy, store_repair, store_restore, tail, token, trust, wait,
-    watch, write,
+    inspect, jobs, log, man, mcp, note_parent, ping, policy, print_help, put, queue, read, rerun,
+    run, screen, search, signal, spawn, store_backup, store_check, store_copy, store_repair,
+    store_restore, tail, token, trust, wait, watch, write,
 };
 pub use version::answer_version;

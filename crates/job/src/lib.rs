@@ -79,7 +79,8 @@ pub use reading::{
 pub use screen::{DrawnUpTo, JobScreen};
 pub use secret_uses::{SecretFingerprint, SecretUses};
 pub use shell::{
-    LoginShell, for_shell, from_home, inert_bytes, interpreter_of, quote, quote_word, whole_script,
+    LoginShell, for_shell, from_home, inert_bytes, interpreter_of, quote, quote_word,
+    unquote_words, whole_script,
 };
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, OutputSpan, SpanStart};

@@ -59,7 +59,8 @@ pub enum ToolSet {
 impl ToolSet {
     fn has(self, verb: &str) -> bool {
         const CORE: [&str; 6] = ["hosts", "run", "signal", "spawn", "tail", "write"];
-        self == Self::All || CORE.contains(&verb)
+        let is_tool = ToolText::of(verb).is_some();
+        is_tool && (self == Self::All || CORE.contains(&verb))
     }
 }
 

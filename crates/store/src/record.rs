@@ -33,6 +33,12 @@ pub struct Record {
     // Records of earlier versions lack the fields that have a default.
     #[serde(default)]
     pub had_secrets: bool,
+    /// Secrets of the configuration that it uses, by variable.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub secret_env: BTreeMap<String, String>,
+    /// The secret of the configuration that is its stdin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_stdin: Option<String>,
     /// Fingerprints of the secrets that its output must not show.
     #[serde(default)]
     pub hidden_secrets: Vec<SecretFingerprint>,
@@ -108,6 +114,8 @@ impl Record {
             mark: job.mark.clone(),
             env: env.keys().cloned().collect(),
             has_stdin: matches!(stdin, Stdin::Open),
+            secret_env: secrets.env.clone(),
+            secret_stdin: secrets.stdin.clone(),
             hidden_secrets: secrets.fingerprints.clone(),
             had_secrets: !env.is_empty() || matches!(stdin, Stdin::Text(_)),
             is_admitted: false,
@@ -128,6 +136,8 @@ impl Record {
             facts,
             env: Vec::new(),
             has_stdin: false,
+            secret_env: BTreeMap::new(),
+            secret_stdin: None,
             hidden_secrets: Vec::new(),
             had_secrets: false,
             is_admitted: true,
@@ -253,6 +263,8 @@ impl Record {
         let env: BTreeMap<_, _> =
             self.env.iter().map(|name| (name.clone(), SecretString::default())).collect();
         let secrets = SecretUses {
+            env: self.secret_env.clone(),
+            stdin: self.secret_stdin.clone(),
             fingerprints: self.hidden_secrets.clone(),
             ..SecretUses::default()
         };

@@ -123,6 +123,11 @@ impl Standing {
         }
     }
 
+    /// Whether the job has ended otherwise than with exit status 0.
+    pub fn has_failed(&self) -> bool {
+        self.state.is_final() && self.exit_status != Some(0)
+    }
+
     /// The state of a job in this phase.
     pub(super) fn of_phase(phase: &Phase) -> Self {
         let exit = match phase {

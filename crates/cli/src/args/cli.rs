@@ -18,7 +18,8 @@ use super::jobs::{
 use super::mcp::McpArgs;
 use super::policy::PolicyArgs;
 use super::program::{CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs};
-use super::run::{RunArgs, SpawnArgs};
+use super::queue::QueueArgs;
+use super::run::{RerunArgs, RunArgs, SpawnArgs};
 use super::serve::ServeArgs;
 use super::token::TokenArgs;
 use super::values::{CONFIG_VARIABLE, GLOBAL, STATE_DIR_VARIABLE, SshArgs};
@@ -188,6 +189,8 @@ pub enum CliVerb {
     Run(RunArgs),
     /// Start a job in the background and print its id.
     Spawn(SpawnArgs),
+    /// Start the command of an earlier job again.
+    Rerun(RerunArgs),
     /// Show a job's output; -f follows it.
     Tail(TailArgs),
     /// Show the whole output of jobs, in a pager; -f follows it.
@@ -217,6 +220,8 @@ pub enum CliVerb {
     /// List jobs of all sshjobs processes of this user.
     #[command(visible_alias = "ps")]
     Jobs(JobsArgs),
+    /// List queues, and hold, release or move the jobs that wait in them.
+    Queue(QueueArgs),
     /// Watch jobs and their output on a full screen; search, answer and signal them with keys.
     Top(TopArgs),
     /// Delete jobs that have ended, with their output.
@@ -287,6 +292,8 @@ impl CliVerb {
         if let Self::Run(args) = self {
             Some(&args.ssh)
         } else if let Self::Spawn(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Rerun(args) = self {
             Some(&args.ssh)
         } else if let Self::Hosts(args) = self {
             Some(&args.ssh)

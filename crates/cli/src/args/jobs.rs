@@ -495,10 +495,15 @@ fn awaited_events(text: &str) -> Result<EventList, String> {
 /// Arguments of `jobs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+STATE is one of: waits (for input), running, queued #N (its place in its queue), starting, exit N, SIGNAL
+for a job that a signal has ended, lost, closed, refused, timed out. `sshjobs inspect JOB` says why.
+Columns that do not fit the terminal are left out; --json has them all.
 A durable job that no process follows is shown as it was last seen; tail, read, search and wait ask its host.
 
 Examples:
-  sshjobs jobs --state running
+  sshjobs jobs --failed                  what went wrong
+  sshjobs jobs --waiting                 what waits for an answer: sshjobs write JOB TEXT
+  sshjobs jobs --grep deploy --state running
   sshjobs ps --sort duration --watch
   sshjobs jobs --host web1 --json | jq -r .job_id")]
 pub struct JobsArgs {
@@ -515,15 +520,24 @@ pub struct JobsArgs {
     /// refused, timed_out.
     #[arg(long, value_name = "STATE", value_parser = state)]
     pub state: Option<JobState>,
+    /// Only jobs that have ended otherwise than with exit status 0.
+    #[arg(long, conflicts_with_all = ["waiting", "state"])]
+    pub failed: bool,
+    /// Only jobs that wait for input.
+    #[arg(long, conflicts_with = "state")]
+    pub waiting: bool,
+    /// Only jobs with this text in the id, host, label, caller or command, in upper or lower case.
+    #[arg(long, short = 'g', value_name = "TEXT")]
+    pub grep: Option<String>,
     /// Only jobs of this caller; yours are those of `local`.
     #[arg(long, value_name = "NAME")]
     pub caller: Option<String>,
     /// Only jobs that were started at least this long ago: 90s, 2h, 1d.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub older: Option<Duration>,
-    /// Order of the jobs.
-    #[arg(long, value_name = "COLUMN", default_value = "age")]
-    pub sort: SortBy,
+    /// Order of the jobs. Default: attention; with --json: age.
+    #[arg(long, value_name = "ORDER")]
+    pub sort: Option<SortBy>,
     /// Maximum number of jobs.
     #[arg(long, short = 'n', value_name = "JOBS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
@@ -534,7 +548,7 @@ pub struct JobsArgs {
     #[arg(long, value_name = "SECONDS", value_parser = time, num_args = 0..=1, default_missing_value = "2", require_equals = true, conflicts_with = "json")]
     pub watch: Option<Duration>,
     /// List notifications of jobs and whether they have arrived, not the jobs.
-    #[arg(long, conflicts_with_all = ["host", "label", "fleet", "state", "caller", "older", "watch"])]
+    #[arg(long, conflicts_with_all = ["host", "label", "fleet", "state", "failed", "waiting", "grep", "caller", "older", "watch"])]
     pub notify: bool,
     /// Don't ask hosts for the state of durable jobs that no process follows; show the last known
     /// state.
@@ -548,6 +562,8 @@ pub struct JobsArgs {
 /// Order of a list of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SortBy {
+    /// Those that wait for input first, then those that run, those in queues, and the newest others.
+    Attention,
     /// The newest first.
     Age,
     /// By host.
@@ -563,11 +579,11 @@ pub enum SortBy {
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The upper part lists the jobs of all sshjobs processes of this user, newest first. The lower part
-shows the output of the selected job.
+The upper part lists the jobs of all sshjobs processes of this user: those that wait for input, those
+that run, those in queues, and the newest others. The lower part shows the output of the selected job.
 A durable job that no process follows is shown as it was last seen, until it is selected.
 
-Jobs that wait for input come first. Keys:
+Keys:
   up, down, j, k   select a job               PgUp, PgDn   scroll its output
   Enter, Esc       open a fleet or the output; back
   g, G or f        the output's start; its end, which is followed

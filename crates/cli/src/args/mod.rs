@@ -17,6 +17,7 @@ mod mcp;
 mod parse;
 mod policy;
 mod program;
+mod queue;
 mod quick;
 mod run;
 mod serve;
@@ -53,9 +54,10 @@ pub(super) use program::TOPICS;
 pub use program::{
     CompletedShell, CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs,
 };
+pub use queue::{HoldArgs, MoveArgs, QueueArgs, QueueVerb};
 pub use run::{
-    FleetArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs, TemplateArgs, TurnArgs,
-    WritingArgs,
+    FleetArgs, RerunArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs, TemplateArgs,
+    TurnArgs, WritingArgs,
 };
 pub use serve::{ServeArgs, ToolChoice};
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};

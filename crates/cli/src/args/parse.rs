@@ -1,5 +1,7 @@
 use anstream::ColorChoice;
 use clap::FromArgMatches;
+use clap::builder::StyledStr;
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 
 use super::cli::{Cli, WhenColours};
@@ -8,12 +10,12 @@ use super::quick::quick_command_line;
 use sshjobs_wire::Error;
 use sshjobs_wire::remote::ServerAddress;
 
-/// Parses the command line and applies `--color`. A mistake other than an unknown verb, `--help` and
+/// Parses the command line and applies `--color`. `print_help` shows a help text. A mistake other than an unknown verb, `--help` and
 /// `--version` end the program here.
 ///
 /// # Errors
 /// `invalid_argument` for an unknown verb.
-pub fn parse() -> Result<Cli, Error> {
+pub fn parse(print_help: fn(&StyledStr) -> !) -> Result<Cli, Error> {
     let matches = match quick_command_line().try_get_matches() {
         Ok(matches) => matches,
         // Mistakes and requests for help need the whole description.
@@ -21,6 +23,7 @@ pub fn parse() -> Result<Cli, Error> {
             Ok(matches) => matches,
             Err(error) => match unknown_verb(&error) {
                 Some(error) => return Err(error),
+                None if error.kind() == ErrorKind::DisplayHelp => print_help(&error.render()),
                 None => error.exit(),
             },
         },

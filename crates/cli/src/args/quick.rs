@@ -4,15 +4,15 @@
 use clap::{Args, Command};
 
 use super::{
-    approvals, audit, cli, cluster, files, forward, hosts, jobs, mcp, policy, program, run, serve,
-    token,
+    approvals, audit, cli, cluster, files, forward, hosts, jobs, mcp, policy, program, queue, run,
+    serve, token,
 };
 
 /// Adds the arguments of a verb.
 type AddArgs = fn(Command) -> Command;
 
 /// The arguments of each verb.
-const VERBS: [(&str, AddArgs); 40] = [
+const VERBS: [(&str, AddArgs); 42] = [
     ("demo", program::DemoArgs::augment_args),
     ("serve", serve::ServeArgs::augment_args),
     ("mcp", mcp::McpArgs::augment_args),
@@ -26,6 +26,7 @@ const VERBS: [(&str, AddArgs); 40] = [
     ("store", cluster::StoreArgs::augment_args),
     ("run", run::RunArgs::augment_args),
     ("spawn", run::SpawnArgs::augment_args),
+    ("rerun", run::RerunArgs::augment_args),
     ("tail", jobs::TailArgs::augment_args),
     ("log", jobs::LogArgs::augment_args),
     ("read", jobs::ReadArgs::augment_args),
@@ -39,6 +40,7 @@ const VERBS: [(&str, AddArgs); 40] = [
     ("wait", jobs::WaitArgs::augment_args),
     ("watch", jobs::WatchArgs::augment_args),
     ("jobs", jobs::JobsArgs::augment_args),
+    ("queue", queue::QueueArgs::augment_args),
     ("top", jobs::TopArgs::augment_args),
     ("forget", jobs::ForgetArgs::augment_args),
     ("put", files::PutArgs::augment_args),

@@ -12,31 +12,47 @@ const LEAST_CELL: usize = 12;
 /// What separates two columns.
 const GAP: &str = "  ";
 
-/// Rows with their cells in columns, two spaces apart. On a terminal the line ends where the terminal does: the
-/// widest cells are cut, and then the last one. The first cell is never cut, so that an id can be copied.
-pub(crate) fn in_columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+/// Rows with their cells in columns, two spaces apart. All rows have as many cells. On a terminal the line ends
+/// where the terminal does: the widest cells are cut, and then the last one. The first cell is never cut, so that
+/// an id can be copied.
+pub(crate) fn in_columns<Row: AsRef<[String]>>(rows: &[Row]) -> Vec<String> {
     in_columns_within(terminal_width(), rows)
 }
 
 /// The rows, at most as wide as a terminal of this width.
-fn in_columns_within<const N: usize>(terminal: Option<usize>, rows: &[[String; N]]) -> Vec<String> {
-    let mut widths: [usize; N] =
-        std::array::from_fn(|column| rows.iter().map(|row| row[column].width()).max().unwrap_or(0));
+fn in_columns_within<Row: AsRef<[String]>>(terminal: Option<usize>, rows: &[Row]) -> Vec<String> {
+    let mut widths = widths_of(rows);
     if let Some(terminal) = terminal {
         make_room(&mut widths, terminal);
     }
-    rows.iter().map(|row| in_one_line(row, widths, terminal)).collect()
+    rows.iter().map(|row| in_one_line(row.as_ref(), &widths, terminal)).collect()
 }
 
-fn in_one_line<const N: usize>(
-    row: &[String; N],
-    widths: [usize; N],
-    terminal: Option<usize>,
-) -> String {
+/// Whether the rows fit a terminal without cutting a cell, except for the last one, which keeps `last` columns if
+/// it needs them.
+pub(crate) fn fit_uncut<Row: AsRef<[String]>>(rows: &[Row], terminal: usize, last: usize) -> bool {
+    let widths = widths_of(rows);
+    let Some((widest, before)) = widths.split_last() else { return true };
+    before.iter().map(|width| width + GAP.len()).sum::<usize>() + last.min(*widest) <= terminal
+}
+
+fn widths_of<Row: AsRef<[String]>>(rows: &[Row]) -> Vec<usize> {
+    let mut widths = Vec::new();
+    for row in rows {
+        let cells = row.as_ref();
+        widths.resize(cells.len().max(widths.len()), 0);
+        for (widest, cell) in widths.iter_mut().zip(cells) {
+            *widest = cell.width().max(*widest);
+        }
+    }
+    widths
+}
+
+fn in_one_line(row: &[String], widths: &[usize], terminal: Option<usize>) -> String {
     let Some((last, before)) = row.split_last() else { return String::new() };
     let mut line = String::new();
     for (cell, width) in before.iter().zip(widths) {
-        line += &padded(&cut(cell, width), width);
+        line += &padded(&cut(cell, *width), *width);
         line += GAP;
     }
     line += last;

@@ -14,11 +14,11 @@ use super::model::{JobOrder, ListRows, Mode, Model};
 use super::output::VisibleOutput;
 use super::panel::{DrawnPanel, Panel, PanelView};
 use crate::terminal::padded;
-use crate::verbs::{age, duration_of, exit_text, state_of};
+use crate::verbs::{age, command_of, duration_of, state_of};
 use sshjobs_core::jobs::{coloured, printable};
 use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::{
-    ApproverAnswer, JobEntry, JobState, LineRecord, Members, ScreenPart, StreamName,
+    ApproverAnswer, JobEntry, JobKind, JobState, LineRecord, Members, ScreenPart, StreamName,
 };
 
 /// Minimum height of the screen for showing list and output together.
@@ -173,8 +173,12 @@ impl Paint {
             None => format!("{} jobs, {} running", model.total, model.running),
         };
         let order = match model.order {
-            JobOrder::Age => String::new(),
-            order @ (JobOrder::Host | JobOrder::State | JobOrder::Duration | JobOrder::Lines) => {
+            JobOrder::Attention => String::new(),
+            order @ (JobOrder::Age
+            | JobOrder::Host
+            | JobOrder::State
+            | JobOrder::Duration
+            | JobOrder::Lines) => {
                 format!(", by {}", order.name())
             }
         };
@@ -244,15 +248,11 @@ impl Paint {
     }
 
     fn of_standing(self, entry: &JobEntry) -> Style {
-        if entry.awaiting_input {
-            return self.colour(Color::Yellow).add_modifier(Modifier::BOLD);
-        }
-        match (entry.standing.state, entry.standing.exit_status) {
-            (JobState::Running | JobState::Starting | JobState::Queued, _) => {
-                self.colour(Color::Green)
-            }
-            (JobState::Exited, Some(0)) => Style::new(),
-            _ => self.colour(Color::Red),
+        match entry.kind() {
+            JobKind::Waiting => self.colour(Color::Yellow).add_modifier(Modifier::BOLD),
+            JobKind::Running | JobKind::Queued => self.colour(Color::Green),
+            JobKind::Failed => self.colour(Color::Red),
+            JobKind::Succeeded | JobKind::NotStarted => Style::new(),
         }
     }
 
@@ -451,7 +451,7 @@ const LEAST: usize = 4;
 /// Space between two columns.
 const GAP: u16 = 2;
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 7] = [
     Column {
         name: JOB,
         text: |entry| printable(&entry.job_id),
@@ -466,15 +466,9 @@ const COLUMNS: [Column; 8] = [
     },
     Column {
         name: STATE,
-        text: standing,
+        text: state_or_members,
         most: 34,
         weight: 6,
-    },
-    Column {
-        name: "EXIT",
-        text: exit_text,
-        most: 7,
-        weight: 3,
     },
     Column {
         name: "AGE",
@@ -496,7 +490,7 @@ const COLUMNS: [Column; 8] = [
     },
     Column {
         name: COMMAND,
-        text: command,
+        text: command_of,
         most: 200,
         weight: 5,
     },
@@ -530,11 +524,13 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
     }
     // Back into the order of `COLUMNS`, in which the command is the last.
     chosen.sort_unstable();
+    let used: u16 = chosen.iter().map(|(_, width)| width + GAP).sum();
+    let spare = (width + GAP).saturating_sub(used);
     let last = chosen.last_mut().and_then(|(index, width)| Some((COLUMNS.get(*index)?, width)));
     if let Some((column, width)) = last
         && column.name == COMMAND
     {
-        *width = width_of(column, jobs).min(*width + left + GAP);
+        *width = width_of(column, jobs).min(*width + spare);
     }
     chosen
         .into_iter()
@@ -542,21 +538,9 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
         .collect()
 }
 
-fn command(entry: &JobEntry) -> String {
-    let label = entry.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
-    let user = entry.becomes.as_ref().map(|user| format!("as {user}: ")).unwrap_or_default();
-    printable(&format!("{label}{user}{}", entry.command)).replace('\n', " ")
-}
-
-fn standing(entry: &JobEntry) -> String {
-    let Some(members) = &entry.members else {
-        let state = state_of(entry);
-        let mark = if entry.awaiting_input { ", asks" } else { "" };
-        return match &entry.standing.reason {
-            Some(reason) => printable(&format!("{state} ({reason})")),
-            None => format!("{state}{mark}"),
-        };
-    };
+/// The state, or for a fleet how many of its hosts are in which.
+fn state_or_members(entry: &JobEntry) -> String {
+    let Some(members) = &entry.members else { return state_of(entry) };
     let Members {
         ok,
         failed,

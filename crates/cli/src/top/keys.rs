@@ -292,6 +292,7 @@ mod tests {
             JobsReply {
                 jobs,
                 total: ids.len(),
+                counts: None,
                 clamped: Vec::new(),
             },
             0,
@@ -404,6 +405,7 @@ mod tests {
         let mut reply = JobsReply {
             jobs: vec![entry("a", false), entry("b", false)],
             total: 2,
+            counts: None,
             clamped: Vec::new(),
         };
         reply.jobs[1].awaiting_input = true;

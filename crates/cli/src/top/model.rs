@@ -15,7 +15,7 @@ use sshjobs_wire::{ApprovalEntry, ApproverAnswer, JobEntry, JobsReply};
 pub(super) struct Model {
     /// The jobs shown: those that pass the filter, in order.
     pub(super) jobs: Vec<JobEntry>,
-    /// All jobs of the list, newest first.
+    /// All jobs of the list, as listed.
     listed: Vec<JobEntry>,
     /// Whether the requested list has arrived.
     pub(super) is_listed: bool,
@@ -80,8 +80,10 @@ pub(super) enum Mode {
 /// Order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum JobOrder {
-    /// The newest first.
+    /// Those that run first, then those in queues, and the newest others.
     #[default]
+    Attention,
+    /// The newest first.
     Age,
     /// By host.
     Host,
@@ -97,17 +99,19 @@ impl JobOrder {
     /// The next one, in a circle.
     pub(super) fn next(self) -> Self {
         match self {
+            Self::Attention => Self::Age,
             Self::Age => Self::Host,
             Self::Host => Self::State,
             Self::State => Self::Duration,
             Self::Duration => Self::Lines,
-            Self::Lines => Self::Age,
+            Self::Lines => Self::Attention,
         }
     }
 
     /// The column by which it sorts.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Self::Attention => "attention",
             Self::Age => "age",
             Self::Host => "host",
             Self::State => "state",
@@ -232,7 +236,8 @@ impl Model {
         let mut jobs: Vec<JobEntry> =
             self.listed.iter().filter(|job| contains(job, &self.filter)).cloned().collect();
         match self.order {
-            JobOrder::Age => {}
+            JobOrder::Attention => jobs.sort_by_key(JobEntry::attention),
+            JobOrder::Age => jobs.sort_by_key(|job| Reverse(job.started_at)),
             JobOrder::Host => jobs.sort_by(|one, other| one.host.cmp(&other.host)),
             JobOrder::State => jobs.sort_by_key(|job| job.standing.state.as_str()),
             JobOrder::Duration => jobs.sort_by_key(|job| Reverse(duration_of(job))),

@@ -440,10 +440,10 @@ impl Top<'_> {
 
     async fn answer(&self, job: &str, text: String) -> Result<String, Error> {
         self.api.write_bytes(job, format!("{text}\n").as_bytes(), PATIENCE).await?;
-        Ok(format!(
-            "{} characters and a newline were written",
-            text.chars().count()
-        ))
+        Ok(match text.chars().count() {
+            1 => "1 character and a newline were written".to_owned(),
+            count => format!("{count} characters and a newline were written"),
+        })
     }
 
     async fn vote(&self, id: &str, decision: ApproverAnswer) -> Result<String, Error> {
@@ -557,6 +557,7 @@ async fn listed(api: &Api, list: &ListRequest) -> Result<(JobsReply, usize), Err
         limit,
         cached: true,
         examine_input: true,
+        running_first: true,
         ..JobsRequest::default()
     };
     let reply = api.jobs(request).await?;

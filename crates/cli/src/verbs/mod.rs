@@ -11,9 +11,11 @@ mod forward;
 mod help;
 mod hosts;
 mod jobs;
+mod keeper;
 mod man;
 mod mcp;
 mod policy;
+mod rerun;
 mod run;
 mod spawn;
 mod store;
@@ -28,18 +30,20 @@ pub use config::{Override, Overrides, add_host, config, init};
 pub use demo::demo;
 pub use files::{edit, get, put};
 pub use forward::forward;
-pub use help::help;
+pub use help::{help, print_help};
 pub use hosts::{hosts, ping, trust};
 pub(crate) use jobs::{
-    age, attach_to, detail_in_words, duration_of, exit_text, page_log, state_of,
+    age, attach_to, command_of, detail_in_words, duration_of, page_log, state_of,
 };
 pub use jobs::{
-    attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, watch,
-    write,
+    attach, export, forget, inspect, jobs, log, queue, read, screen, search, signal, tail, wait,
+    watch, write,
 };
+pub use keeper::note_parent;
 pub use man::man;
 pub use mcp::mcp;
 pub use policy::policy;
+pub use rerun::rerun;
 pub use run::run;
 pub use spawn::spawn;
 pub use store::{store_backup, store_check, store_repair, store_restore};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use super::keeper::{is_keeper, let_spawn_return, run_in_background};
 use crate::args::SpawnArgs;
 use crate::command::CommandStart;
 use crate::exit::print;
@@ -32,6 +33,22 @@ struct Started {
 
 /// Starts a job and prints its id. Stays with an attached job of this process until it ends.
 pub async fn spawn(api: &Api, args: SpawnArgs) -> ProgramExit {
+    let waits = args.start.turn.is_given() && !args.attached;
+    if !waits || matches!(api, Api::There(_)) || is_keeper() {
+        return spawn_here(api, args).await;
+    }
+    api.shutdown().await;
+    match Signals::catch() {
+        Ok(signals) => run_in_background(&signals),
+        Err(error) => {
+            report(&error);
+            ProgramExit::of_error(&error)
+        }
+    }
+}
+
+/// Starts a job in this process, and stays with one that is queued until it has started.
+pub(super) async fn spawn_here(api: &Api, args: SpawnArgs) -> ProgramExit {
     let json = args.json;
     let attached = args.attached;
     // Before anything is started, so that a signal during the start ends it.
@@ -85,6 +102,7 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> ProgramExit {
     let exit = match api {
         Api::Here(service) if attached => stay(service, &entry.job_id, signals).await,
         Api::Here(_) if entry.members.is_some() => {
+            let_spawn_return();
             until_begun(api, &entry.job_id, signals).await.unwrap_or(printed)
         }
         Api::Here(_) | Api::There(_) => printed,
@@ -108,6 +126,9 @@ async fn until_its_turn(
             if !reason.is_empty() && reason != told {
                 note(&format!("{id} {}", printable(&reason)));
                 told = reason;
+            }
+            if entry.standing.state == JobState::Queued {
+                let_spawn_return();
             }
             sleep(CHECK_INTERVAL).await;
             entry = api.entry(&entry.job_id).await?;

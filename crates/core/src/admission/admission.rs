@@ -13,10 +13,11 @@ use super::error::Refusal;
 use super::judge::{Judge, StartClaim};
 use super::machines::CallPlace;
 use super::permit::{
-    Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
-    Starts, UseFiles, WriteInput,
+    Act, Connect, FilesOfHost, ForgetJob, HoldQueue, OpenForward, Permit, ReadOutput, SignalJob,
+    Start, Starts, UseFiles, WriteInput,
 };
 use super::refusal::PolicyWhy;
+use super::rights::{HostPatterns, Rights};
 use super::ruling::EarlierStart;
 use super::voting::{NewVote, Voter};
 use crate::hosts::{HostRef, Hosts};
@@ -173,15 +174,14 @@ impl Admission {
         verb: Verb,
         job: JudgedJob<'_>,
     ) -> Result<Permit<ReadOutput>, Refusal> {
-        self.judge_job(verb, job).await?;
         if let Err(refusal) = self.check_output(job) {
             self.note_refusal(verb, &refusal).await;
             return Err(refusal);
         }
+        self.judge_job(verb, job).await?;
         Ok(Permit::new(&self.context.caller, verb, job.id.clone()))
     }
 
-    /// Admits input for a job. An approver sees its content; `None` if the input needs no approval.
     /// Refuses output of other callers to a caller that may only know how their jobs stand.
     fn check_output(&self, job: JudgedJob<'_>) -> Result<(), Refusal> {
         let role = self.context.rights.role;
@@ -197,6 +197,7 @@ impl Admission {
         })
     }
 
+    /// Admits input for a job. An approver sees its content; `None` if the input needs no approval.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -217,6 +218,36 @@ impl Admission {
         job: JudgedJob<'_>,
     ) -> Result<Permit<SignalJob>, Refusal> {
         self.admit_on_job(Verb::Signal, job, None).await
+    }
+
+    /// Admits that a whole queue is held or released, with jobs of all callers on any host.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) async fn admit_queue(&self, name: &str) -> Result<Permit<HoldQueue>, Refusal> {
+        let Rights { role, hosts, .. } = &self.context.rights;
+        if *role < Role::Admin || *hosts != HostPatterns::default() {
+            let refusal = Refusal::Denied {
+                caller: self.context.caller.clone(),
+                role: *role,
+                needed: Role::Admin,
+            };
+            self.note_refusal(Verb::Signal, &refusal).await;
+            return Err(refusal);
+        }
+        let call = self.call_without_host(Verb::Signal);
+        if !self.judge.allows_everywhere(call).await {
+            let refusal = call.refused(PolicyWhy::NotAllowed);
+            self.judge.note_refusal(&refusal, call).await;
+            return Err(refusal.into());
+        }
+        self.judge.decide(call).await?;
+        tracing::info!(caller = %self.context.caller, queue = name, "call");
+        Ok(Permit::new(
+            &self.context.caller,
+            Verb::Signal,
+            name.to_owned(),
+        ))
     }
 
     /// Admits the deletion of a job or its output.
@@ -508,6 +539,7 @@ impl Admission {
         &self,
         job: JudgedJob<'_>,
     ) -> Option<Permit<ReadOutput>> {
+        self.check_output(job).ok()?;
         for verb in [Verb::Tail, Verb::Read] {
             let mut is_allowed = true;
             for on in on_job(job, None) {
@@ -539,7 +571,6 @@ impl Admission {
     /// Answers an approval. It lets a command through, so it takes the role that starts commands.
     ///
     /// # Errors
-        self.check_output(job).ok()?;
     /// [`Refusal::Vote`], [`Refusal::Denied`].
     pub(crate) async fn vote(&self, ballot: &NewVote) -> Result<Approval, Refusal> {
         if self.context.rights.role < Role::Run {

@@ -64,8 +64,8 @@ pub use explanation::{CaseResult, Explanation};
 pub(crate) use judge::Judge;
 pub(crate) use machines::CallPlace;
 pub use permit::{
-    Act, Connect, FilesOfHost, ForgetJob, OpenForward, Permit, ReadOutput, SignalJob, Start,
-    Starts, UseFiles, WriteInput,
+    Act, Connect, FilesOfHost, ForgetJob, HoldQueue, OpenForward, Permit, ReadOutput, SignalJob,
+    Start, Starts, UseFiles, WriteInput,
 };
 pub use policy_in_force::{PolicyFileError, PolicyState};
 pub use refusal::{PolicyLimit, PolicyRefusal, PolicyWhy};

@@ -158,6 +158,8 @@ acts! {
     SignalJob on JobId;
     /// Deletes a job or its output.
     ForgetJob on JobId;
+    /// Holds or releases a whole queue, by its name.
+    HoldQueue on String;
     /// Reads or writes files of a host.
     UseFiles on FilesOfHost;
     /// Forwards a port or a socket through a host.
@@ -207,6 +209,13 @@ impl<A: Act> Permit<A> {
 impl<A: Act<Subject = JobId>> Permit<A> {
     /// The job that it is about.
     pub fn job(&self) -> &JobId {
+        &self.subject
+    }
+}
+
+impl Permit<HoldQueue> {
+    /// Name of the queue.
+    pub fn queue(&self) -> &str {
         &self.subject
     }
 }

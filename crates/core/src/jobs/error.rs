@@ -8,7 +8,7 @@ use crate::admission::Refusal;
 use crate::files::FilesError;
 use crate::forward::ForwardError;
 use crate::hosts::HostError;
-use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
+use crate::runner::{QueueError, SignalError, SpawnError, Tombstone, WriteError};
 use sshjobs_job::{JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use sshjobs_ssh::{ConnectError, TrustError};
 use sshjobs_store::StoreError;
@@ -89,6 +89,9 @@ pub enum Error {
     /// The job was not signalled.
     #[error(transparent)]
     Signal(#[from] SignalError),
+    /// A queue was not changed.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
     /// Stdin was not written.
     #[error(transparent)]
     Write(#[from] WriteError),
@@ -133,7 +136,7 @@ pub enum ErrorKind {
     NotStarted,
     /// The job still runs, and must end first.
     StillRunning,
-    /// The job was not signalled.
+    /// The job was not signalled, or its queue not changed.
     Signal,
     /// Stdin was not written or closed, or the terminal not resized.
     Stdin,
@@ -180,7 +183,7 @@ impl Error {
             }
             Self::Connect { source, .. } => kind_of_connection(source),
             Self::Trust(_) => ErrorKind::HostKey,
-            Self::Signal(_) => ErrorKind::Signal,
+            Self::Signal(_) | Self::Queue(_) => ErrorKind::Signal,
             #[cfg(feature = "files")]
             Self::Files(_) => ErrorKind::Files,
             Self::Forward(_) => ErrorKind::Forward,

@@ -1,5 +1,6 @@
 //! The handle of a job. Dropping it, or any of its futures, never ends the job.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::admission::{Act, CallContent, ForgetJob, Permit, ReadOutput};
 use crate::jobs::{EndCause, Line, Outcome, Phase, Selection, Signal, Status, Summary, WaitsFor};
 use crate::runner::{Permitted, SeenJob, SignalError, SignalReport};
 use sshjobs_base::nearest::nearest;
-use sshjobs_job::{Caller, JobId, Member, prefixed};
+use sshjobs_job::{Caller, Draft, JobFacts, JobId, Member, Stdin, prefixed};
 use sshjobs_output::{Resize, TerminalSize};
 use sshjobs_policy::Verb;
 
@@ -30,6 +31,23 @@ pub struct Job {
     pub(super) reading: Option<Arc<Permit<ReadOutput>>>,
     /// A durable job counts as asked for as long as a handle lives.
     pub(super) _call: Option<Arc<OngoingCall>>,
+}
+
+/// How a job was started, without values that may be secret.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    /// The command and its surroundings.
+    pub facts: JobFacts,
+    /// Names of variables that were given a value.
+    pub env: Vec<String>,
+    /// Names of secrets, by variable.
+    pub secret_env: BTreeMap<String, String>,
+    /// Name of the secret that was its stdin.
+    pub secret_stdin: Option<String>,
+    /// Whether it ran a script, whose text is not kept.
+    pub has_script: bool,
+    /// Whether its stdin was left open.
+    pub has_open_stdin: bool,
 }
 
 /// Input with a secret of the configuration.
@@ -84,6 +102,21 @@ impl Job {
         Ok(self.door.admission.judge_job(verb, self.job.judged()).await?)
     }
 
+    /// How it was started, without the values of its variables and without text for stdin.
+    pub fn recipe(&self) -> Recipe {
+        let draft: &Draft = self.job.spec();
+        let is_secret = |name: &&str| draft.secrets.env.contains_key(*name);
+        let names = draft.variables().map(|(name, _)| name).filter(|name| !is_secret(name));
+        Recipe {
+            facts: draft.facts.clone(),
+            env: names.map(str::to_owned).collect(),
+            secret_env: draft.secrets.env.clone(),
+            secret_stdin: draft.secrets.stdin.clone(),
+            has_script: draft.script().is_some(),
+            has_open_stdin: matches!(draft.stdin, Stdin::Open),
+        }
+    }
+
     /// The job's id: short, starts with its host's name, can't be guessed.
     pub fn id(&self) -> &str {
         self.job.id().as_str()
@@ -125,6 +158,11 @@ impl Job {
         self.job.members()
     }
 
+    /// The failures after which no further member of a fleet starts, in words.
+    pub fn why_stopped(&self) -> Option<String> {
+        self.job.spec().fleet.as_ref()?.why_stopped(&self.members())
+    }
+
     /// The job of a member.
     ///
     /// # Errors
@@ -156,11 +194,6 @@ impl Job {
             is_approved: self.is_approved,
             ..Self::listed(self.door.clone(), self.door.find(id).await?)
         })
-    }
-
-    /// The failures after which no further member of a fleet starts, in words.
-    pub fn why_stopped(&self) -> Option<String> {
-        self.job.spec().fleet.as_ref()?.why_stopped(&self.members())
     }
 
     /// Whether the job outlives this process.

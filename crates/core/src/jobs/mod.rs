@@ -55,6 +55,7 @@ mod look;
 mod notify;
 mod observer;
 mod oidc;
+mod queues;
 mod reading;
 mod secret_use;
 mod secrets;
@@ -75,7 +76,7 @@ pub use events::{AwaitedEvents, BadEventCursor, EventCursor, EventLook};
 pub use files::HostPath;
 pub use fleet::FleetSpec;
 pub use hosts::HostInfo;
-pub use job::Job;
+pub use job::{Job, Recipe};
 pub use jobs::{Freshness, Jobs};
 pub use look::Look;
 pub use notify::{
@@ -101,13 +102,15 @@ pub use crate::forward::{
 };
 pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::runner::{
-    Limits, QueueRule, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
+    Limits, QueueChange, QueueError, QueuePlace, QueueRule, QueueStatus, QueuedJobStatus,
+    SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
 };
 pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Occasion, Receiver};
+pub use sshjobs_job::unquote_words;
 pub use sshjobs_job::{
-    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Draft, EndCause,
-    EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, KilledProcess, LostWhy, Member,
-    MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase,
+    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, CommandShell, Draft,
+    EndCause, EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, KilledProcess, LostWhy,
+    Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase,
     Process, Processes, ResourceUse, SCRIPT, SecretUses, Signal, SpecError, Status, Stdin,
     StopAfter, Tail, TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
 };

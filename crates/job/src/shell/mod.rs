@@ -18,6 +18,6 @@ pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use inspect_script::inspect_script;
 pub use post_mortem_script::post_mortem_script;
 pub use prelude::{from_home, whole_script};
-pub use quoting::{LoginShell, for_shell, inert_bytes, quote, quote_word};
+pub use quoting::{LoginShell, for_shell, inert_bytes, quote, quote_word, unquote_words};
 pub use script::interpreter_of;
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};

@@ -47,6 +47,31 @@ pub fn quote_word(word: &str) -> String {
     }
 }
 
+/// The words of a line in which results of [`quote_word`] are joined by spaces. `None` if the line was made in
+/// another way.
+///
+/// ```
+/// use sshjobs_job::unquote_words;
+/// assert_eq!(unquote_words(r"echo 'a b' 'it'\''s'").unwrap(), ["echo", "a b", "it's"]);
+/// assert_eq!(unquote_words("echo $HOME"), None);
+/// ```
+pub fn unquote_words(line: &str) -> Option<Vec<String>> {
+    let mut words = vec![String::new()];
+    let mut is_quoted = false;
+    let mut characters = line.chars();
+    while let Some(character) = characters.next() {
+        let word = words.last_mut()?;
+        match character {
+            '\'' => is_quoted = !is_quoted,
+            '\\' if !is_quoted => word.push(characters.next()?),
+            ' ' if !is_quoted => words.push(String::new()),
+            character => word.push(character),
+        }
+    }
+    let same: Vec<String> = words.iter().map(|word| quote_word(word)).collect();
+    (same.join(" ") == line).then_some(words)
+}
+
 /// A POSIX shell script as an exec string for a host with this login shell.
 pub fn for_shell(script: String, shell: LoginShell) -> String {
     match shell {

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::for_model::for_model;
 
 use sshjobs_wire::{
-    ForgetReply, ForwardReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, ReadReply,
-    RunReply, Screen, SearchReply, SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
+    ForgetReply, ForwardReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, QueueReply,
+    ReadReply, RecipeReply, RunReply, Screen, SearchReply, SignalReply, SpawnReply, TailReply,
+    WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that pass only text to models. It has the same information as the
@@ -195,7 +196,16 @@ macro_rules! json_text {
     ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
 }
 
-json_text!(JobsReply, SignalReply, HostsReply, ForgetReply, WaitReply);
+// `queue` and `recipe` are in the table of verbs, but no tools: they are for people.
+json_text!(
+    JobsReply,
+    SignalReply,
+    HostsReply,
+    ForgetReply,
+    QueueReply,
+    RecipeReply,
+    WaitReply
+);
 
 fn json(value: &impl Serialize) -> String {
     let mut value = serde_json::to_value(value).expect("a reply is plain data");

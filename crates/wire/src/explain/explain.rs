@@ -5,6 +5,7 @@ use super::policy::policy;
 use super::secrets::secret;
 use super::{calls, connect, expired, files, forwards};
 use crate::error::{Code, Error, Hint};
+use crate::verbs::explain_queue;
 use sshjobs_core::jobs::{
     self, BadBecome, HostError, Refusal, SpecError, StoreError, TrustError, chain,
 };
@@ -34,6 +35,7 @@ impl From<jobs::Error> for Error {
             }
             jobs::Error::Spec(error) => spec(&error),
             jobs::Error::Signal(error) => calls::signal(error),
+            jobs::Error::Queue(error) => explain_queue(&error),
             jobs::Error::Write(error) => calls::write(error),
             jobs::Error::TooSlow(error) => calls::too_slow(error),
             jobs::Error::Files(error) => files::files(&error),

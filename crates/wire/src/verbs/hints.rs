@@ -39,8 +39,7 @@ const BUFFERED_MS: u64 = 20_000;
 /// The first line that looks like an error, of stderr if it has one. `None` unless the job has failed.
 pub(super) async fn first_error(job: &ReadableJob) -> Option<FirstError> {
     let standing = Standing::of(&job.status());
-    let has_failed = standing.state.is_final() && standing.exit_status != Some(0);
-    if !has_failed || job.is_fleet() {
+    if !standing.has_failed() || job.is_fleet() {
         return None;
     }
     for selection in [
@@ -105,8 +104,7 @@ pub(super) fn hint(facts: HintFacts<'_>) -> Option<String> {
                 .to_owned(),
         );
     }
-    let has_failed = standing.state.is_final() && standing.exit_status != Some(0);
-    if facts.omits_lines && has_failed {
+    if facts.omits_lines && standing.has_failed() {
         return Some(format!(
             "ssh_search(job_id=\"{job_id}\", pattern=\"(?i)error|fail\") finds the lines that say why"
         ));

@@ -1,5 +1,6 @@
 //! The verb jobs.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -7,14 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::end_reason::EndReason;
 use super::hints::FirstError;
+use super::job_kind::{JobCounts, JobKind};
 use super::processes::{DetailArg, ProcessList};
-use super::spawn::waits_for;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::leave_out::{is_false, is_zero};
 use crate::{Clamped, JobState, Members, Service, Standing};
 use sshjobs_core::jobs::{
-    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, Verb, timestamp_of,
+    Caller, Filter, Freshness, Job, JobId, Member, Phase, Selection, Summary, Verb, WaitsFor,
+    timestamp_of,
 };
 
 /// List jobs, newest first.
@@ -46,10 +48,22 @@ pub struct JobsRequest {
     /// Don't ask hosts for newer states.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cached: bool,
-    /// List jobs that have not ended before all others.
+    /// List jobs that wait for input first, then those that run, then those in queues.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(skip)]
     pub running_first: bool,
+    /// With this text in the id, host, label, caller or command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub text: Option<String>,
+    /// Only jobs of this kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub only: Option<JobKind>,
+    /// Also count the jobs of each kind, before `only` selects one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub counts: bool,
     /// Examine which jobs wait for input, also if `cached`, and follow those that no process follows.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(skip)]
@@ -63,6 +77,10 @@ pub struct JobsReply {
     pub jobs: Vec<JobEntry>,
     /// Number of jobs that match the filter.
     pub total: usize,
+    /// Number of jobs in each state, if requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub counts: Option<JobCounts>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
@@ -94,6 +112,10 @@ pub struct JobEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub owner: Option<String>,
+    /// Its place in its queue, while it waits there: 1 is the next one to start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub queue_position: Option<usize>,
     /// Whether it outlives its server and the connection.
     #[serde(default, skip_serializing_if = "is_false")]
     pub durable: bool,
@@ -156,6 +178,8 @@ pub struct JobEntry {
 }
 
 const SHOWN_OF_COMMAND: usize = 200;
+/// Maximum jobs of a list.
+const MOST_LISTED: i64 = 10_000;
 /// Default of `limit`: what a model reads at a glance.
 const LISTED: i64 = 20;
 /// Maximum jobs of a list that are examined for whether they wait for input.
@@ -178,25 +202,40 @@ impl Service {
             ));
         }
         let mut clamps = Clamps::default();
-        let limit = clamps.size("limit", request.limit.unwrap_or(LISTED), 1..=10_000)?;
-        // Members come from the fleet itself, which also has those without a job. The other
-        // filters are not applied here.
-        if let Some(id) = &request.fleet {
-            let fleet = self.job(Verb::Jobs, id).await?;
-            let members = members_of(&fleet).await?;
-            let total = members.len();
-            return Ok(JobsReply {
-                jobs: members.into_iter().take(limit).collect(),
-                total,
-                clamped: clamps.0,
-            });
+        let limit = clamps.size("limit", request.limit.unwrap_or(LISTED), 1..=MOST_LISTED)?;
+        let mut listed = match &request.fleet {
+            Some(id) => self.list_members(id).await?,
+            None => self.list_jobs(&request, limit).await?,
+        };
+        if request.needs_all_jobs() {
+            listed.jobs.retain(|job| request.mentioned_by(job));
+            let kinds: Vec<JobKind> = listed.jobs.iter().map(JobEntry::kind).collect();
+            listed.counts = request.counts.then(|| JobCounts::of(&kinds));
+            listed.jobs.retain(|job| request.is_for_kind_of(job));
+            listed.total = listed.jobs.len();
         }
+        listed.jobs.truncate(limit);
+        Ok(JobsReply {
+            clamped: clamps.0,
+            ..listed
+        })
+    }
+
+    /// All members of a fleet. They come from the fleet itself, which also has those without a job.
+    async fn list_members(&self, id: &str) -> Result<JobsReply, Error> {
+        let fleet = self.job(Verb::Jobs, id).await?;
+        let members = members_of(&fleet).await?;
+        Ok(JobsReply::of(members, Clamps::default()))
+    }
+
+    /// The newest jobs, or all if the request selects or counts by what only their entries say.
+    async fn list_jobs(&self, request: &JobsRequest, limit: usize) -> Result<JobsReply, Error> {
         let filter = Filter {
-            label: request.label,
+            label: request.label.clone(),
             state: request.state.map(JobState::as_str),
             // A filter by host also finds members of fleets there.
             members: request.host.is_some(),
-            host: request.host,
+            host: request.host.clone(),
             limit,
             ..Filter::default()
         };
@@ -206,30 +245,63 @@ impl Service {
             Freshness::AskHosts
         };
         let (mut found, total) = self.jobs.list(filter.clone(), look).await?;
-        if request.running_first && filter.state.is_none() {
-            let mut running = Vec::new();
-            for state in [JobState::Running, JobState::Starting, JobState::Queued] {
-                let of_state = Filter {
-                    state: Some(state.as_str()),
-                    ..filter.clone()
-                };
-                running.extend(self.jobs.list(of_state, Freshness::Recorded).await?.0);
-            }
-            found.retain(|job| running.iter().all(|other| other.id != job.id));
-            found = running.into_iter().chain(found).take(limit).collect();
+        if request.needs_all_jobs() {
+            // Only the hosts of the newest jobs are asked.
+            self.add_older(&mut found, &filter).await?;
+        } else if request.running_first && filter.state.is_none() && found.len() == limit {
+            self.add_older_running(&mut found, &filter).await?;
         }
         let own = self.jobs.caller();
         let mut jobs: Vec<JobEntry> =
             found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
-        if !request.cached || request.examine_input {
-            self.note_awaiting_input(&mut jobs, request.examine_input).await;
+        let is_for_waiting = request.only == Some(JobKind::Waiting);
+        if !request.cached || request.examine_input || is_for_waiting {
+            let follows = request.examine_input || is_for_waiting;
+            self.note_awaiting_input(&mut jobs, follows).await;
         }
         self.note_reasons(&mut jobs).await;
+        if request.running_first {
+            jobs.sort_by_key(JobEntry::attention);
+        }
         Ok(JobsReply {
             jobs,
             total,
-            clamped: clamps.0,
+            counts: None,
+            clamped: Vec::new(),
         })
+    }
+
+    /// Adds all jobs that are older than those found.
+    async fn add_older(&self, found: &mut Vec<Summary>, filter: &Filter) -> Result<(), Error> {
+        let all = Filter {
+            limit: usize::try_from(MOST_LISTED).unwrap_or(usize::MAX),
+            ..filter.clone()
+        };
+        let (all, _) = self.jobs.list(all, Freshness::Recorded).await?;
+        let newer: HashSet<JobId> = found.iter().map(|job| job.id.clone()).collect();
+        found.extend(all.into_iter().filter(|job| !newer.contains(&job.id)));
+        Ok(())
+    }
+
+    /// Adds the jobs that have not ended and are older than those found.
+    async fn add_older_running(
+        &self,
+        found: &mut Vec<Summary>,
+        filter: &Filter,
+    ) -> Result<(), Error> {
+        for state in [JobState::Running, JobState::Starting, JobState::Queued] {
+            let of_state = Filter {
+                state: Some(state.as_str()),
+                ..filter.clone()
+            };
+            let (running, _) = self.jobs.list(of_state, Freshness::Recorded).await?;
+            let older: Vec<Summary> = running
+                .into_iter()
+                .filter(|job| found.iter().all(|newer| newer.id != job.id))
+                .collect();
+            found.extend(older);
+        }
+        Ok(())
     }
 
     /// Notes which of the newest running jobs seem to wait for input. With `follows`, this process starts to follow
@@ -258,7 +330,7 @@ impl Service {
         });
         for entry in queued.take(MOST_ASKED) {
             if let Ok(job) = self.job(Verb::Jobs, &entry.job_id).await {
-                entry.standing.reason = waits_for(&job).await;
+                entry.note_turn(job.waits_for().await);
             }
         }
     }
@@ -276,6 +348,12 @@ impl Service {
 }
 
 impl JobEntry {
+    /// Notes what a queued job waits for. `None` if it may start.
+    pub(super) fn note_turn(&mut self, waits_for: Option<WaitsFor>) {
+        self.standing.reason = waits_for.as_ref().map(ToString::to_string);
+        self.queue_position = waits_for.as_ref().and_then(WaitsFor::position);
+    }
+
     /// The current state of a job.
     pub fn of(job: &Job) -> Self {
         Self::of_summary(job.summary(), job.seen_by())
@@ -290,6 +368,10 @@ impl JobEntry {
             None if member.job.is_some() => Phase::Running,
             None => Phase::Starting,
         };
+        let mut standing = Standing::of_phase(&phase);
+        if phase == Phase::Starting {
+            standing.reason = stopped_by.map(str::to_owned);
+        }
         Self {
             job_id: format!("{}/{}", fleet.id(), member.name),
             caller: None,
@@ -297,8 +379,9 @@ impl JobEntry {
             command: shortened(fleet.command(), SHOWN_OF_COMMAND),
             label: None,
             becomes: None,
-            standing: Standing::of_phase(&phase),
+            standing,
             owner: None,
+            queue_position: None,
             durable: fleet.is_durable(),
             pty: false,
             has_leftovers: false,
@@ -321,7 +404,7 @@ impl JobEntry {
     }
 
     /// A job of a list, as seen by `reader`.
-    fn of_summary(summary: Summary, reader: &Caller) -> Self {
+    pub(super) fn of_summary(summary: Summary, reader: &Caller) -> Self {
         let Summary {
             id,
             caller,
@@ -341,6 +424,7 @@ impl JobEntry {
             becomes: facts.becomes.map(|becomes| becomes.user().to_owned()),
             standing: Standing::of(&status),
             owner,
+            queue_position: None,
             durable: facts.durable,
             pty: facts.terminal.is_some(),
             has_leftovers,
@@ -368,10 +452,7 @@ impl JobsReply {
         Self {
             total: jobs.len(),
             jobs,
-        let mut standing = Standing::of_phase(&phase);
-        if phase == Phase::Starting {
-            standing.reason = stopped_by.map(str::to_owned);
-        }
+            counts: None,
             clamped: clamps.0,
         }
     }

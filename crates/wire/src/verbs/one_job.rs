@@ -4,7 +4,6 @@ use super::end_reason::EndReason;
 use super::hints::first_error;
 use super::jobs::{JobEntry, JobsReply, JobsRequest};
 use super::processes::ProcessList;
-use super::spawn::waits_for;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::{JobState, Service};
@@ -39,7 +38,7 @@ impl Service {
         }
         if entry.standing.state == JobState::Queued {
             // It has no processes yet.
-            entry.standing.reason = waits_for(&job).await;
+            entry.note_turn(job.waits_for().await);
         } else {
             entry.processes = self.processes_of(&job).await?;
         }
@@ -91,20 +90,4 @@ fn out_of_reach(job: &Job) -> Error {
         "check that it resolves and answers here; the job may still run, or have ended",
     )
     .retryable()
-}
-
-impl JobsRequest {
-    /// Whether the filters beside `job_id` select a job.
-    fn selects(&self, job: &JobEntry) -> bool {
-        self.host.as_ref().is_none_or(|host| *host == job.host)
-            && (self.label.is_none() || self.label == job.label)
-            && self.state.is_none_or(|state| state == job.standing.state)
-            && self.fleet.as_ref().is_none_or(|fleet| is_member(&job.job_id, fleet))
-            && self.limit != Some(0)
-    }
-}
-
-/// Whether a job is a member of a fleet: its id is that of the fleet, a slash, and more.
-fn is_member(job: &str, fleet: &str) -> bool {
-    job.strip_prefix(fleet).is_some_and(|rest| rest.starts_with('/'))
 }

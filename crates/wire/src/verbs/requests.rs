@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::{
     CommandRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest, JobsRequest,
-    LookRequest, PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, VoteRequest,
-    WaitRequest, WriteRequest,
+    LookRequest, PutRequest, QueueRequest, ReadRequest, RecipeRequest, SearchRequest,
+    SignalRequest, TailRequest, VoteRequest, WaitRequest, WriteRequest,
 };
 use crate::error::Error;
 use crate::request::{WireRequest, parse};
@@ -40,5 +40,7 @@ plain_requests!(
     ForwardRequest,
     GetRequest,
     PutRequest,
+    QueueRequest,
+    RecipeRequest,
     VoteRequest
 );

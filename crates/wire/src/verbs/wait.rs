@@ -16,7 +16,7 @@ use super::jobs::{JobEntry, shortened};
 use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_false;
-use crate::{Clamped, Group, Service, Standing};
+use crate::{Clamped, Group, Service};
 use sshjobs_core::jobs::{AwaitedEvents, EventCursor, EventLook, Job, Occasion, ReadableJob, Verb};
 
 /// Wait until jobs have ended.
@@ -165,7 +165,7 @@ impl Service {
         }
         let entry = |waited: &WaitedJob| {
             let entry = JobEntry::of(&waited.job);
-            let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);
+            let is_shown = request.last_lines_of == LastLinesOf::All || entry.standing.has_failed();
             let last_lines = match &waited.readable {
                 Some(job) if is_shown => job.last_lines(last_lines, LAST_LINES_BYTES),
                 Some(_) | None => Vec::new(),
@@ -308,7 +308,7 @@ impl WaitRequest {
 
 /// Adds to the entries of failed jobs the first line that looks like an error, if the caller may read it.
 async fn note_first_errors(jobs: &[WaitedJob], entries: &mut [JobEntry]) {
-    let failed = jobs.iter().zip(entries).filter(|(_, entry)| has_failed(&entry.standing));
+    let failed = jobs.iter().zip(entries).filter(|(_, entry)| entry.standing.has_failed());
     for (waited, entry) in failed.take(MOST_FIRST_ERRORS) {
         let readable = match &waited.readable {
             Some(job) => Some(job.clone()),
@@ -388,10 +388,6 @@ fn groups(jobs: &[WaitedJob]) -> Vec<Group> {
         ] if job.is_over() => job.fleet_summary().map(Group::all).unwrap_or_default(),
         _ => Vec::new(),
     }
-}
-
-fn has_failed(standing: &Standing) -> bool {
-    standing.state.is_final() && standing.exit_status != Some(0)
 }
 
 async fn all_ended(jobs: &[WaitedJob], deadline: Instant) {

@@ -11,7 +11,7 @@ use crate::args::values::GLOBAL;
 
 /// The verbs, in the groups of the program's help. A test checks that none is missing.
 pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
-    ("Run commands", &["run", "spawn", "demo"]),
+    ("Run commands", &["run", "spawn", "rerun", "demo"]),
     (
         "Follow jobs",
         &[
@@ -19,7 +19,10 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
             "export",
         ],
     ),
-    ("Manage jobs", &["jobs", "write", "signal", "forget"]),
+    (
+        "Manage jobs",
+        &["jobs", "queue", "write", "signal", "forget"],
+    ),
     ("Files and ports", &["put", "get", "edit", "forward"]),
     ("Hosts", &["hosts", "ping", "trust"]),
     (

@@ -13,11 +13,14 @@ use crate::ProgramExit;
 use crate::args::{FilterArgs, JobsArgs, SortBy};
 use crate::exit::{print, write_out};
 use crate::json::json;
-use crate::terminal::{GREEN, RED, colours_are_wanted, in_columns, paint, terminal_rows};
+use crate::terminal::{
+    GREEN, RED, YELLOW, colours_are_wanted, fit_uncut, in_columns, paint, terminal_rows,
+    terminal_width,
+};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
+use sshjobs_wire::{Error, JobCounts, JobEntry, JobKind, JobState, JobsReply, JobsRequest};
 
 /// Lists jobs.
 pub async fn jobs(api: &Api, args: JobsArgs) -> ProgramExit {
@@ -74,21 +77,47 @@ async fn list(api: &Api, args: &JobsArgs) -> Result<JobsReply, Error> {
     } else {
         args.limit as usize
     };
-    // Only the newest are asked for, unless all are needed to select or sort them here.
-    let is_selected_here =
-        args.caller.is_some() || args.older.is_some() || args.sort != SortBy::Age;
-    let asked = if is_selected_here { MOST_JOBS } else { limit };
-    let mut reply = api
-        .jobs(JobsRequest {
-            host: args.host.clone(),
-            label: args.label.clone(),
-            state: args.state,
-            fleet: args.fleet.clone(),
-            limit: Some(i64::try_from(asked).unwrap_or(i64::MAX)),
-            cached: args.cached,
-            ..JobsRequest::default()
-        })
-        .await?;
+    let order = args.sort.unwrap_or(if args.json {
+        SortBy::Age
+    } else {
+        SortBy::Attention
+    });
+    let is_ordered_by_server = matches!(order, SortBy::Age | SortBy::Attention);
+    // Only the first jobs are asked for, unless all are needed to select or sort them here.
+    let is_selected_here = args.caller.is_some() || args.older.is_some();
+    let asked = if is_selected_here || !is_ordered_by_server {
+        MOST_JOBS
+    } else {
+        limit
+    };
+    let request = JobsRequest {
+        host: args.host.clone(),
+        label: args.label.clone(),
+        state: args.state,
+        fleet: args.fleet.clone(),
+        limit: Some(i64::try_from(asked).unwrap_or(i64::MAX)),
+        cached: args.cached,
+        running_first: order == SortBy::Attention,
+        text: args.grep.clone(),
+        only: match (args.failed, args.waiting) {
+            (true, _) => Some(JobKind::Failed),
+            (_, true) => Some(JobKind::Waiting),
+            _ => None,
+        },
+        counts: !args.json,
+        ..JobsRequest::default()
+    };
+    let mut reply = match api.jobs(request.clone()).await {
+        // A server of an earlier version knows no counts.
+        Err(error) if request.counts && error.message.contains("unknown field `counts`") => {
+            let without_counts = JobsRequest {
+                counts: false,
+                ..request
+            };
+            api.jobs(without_counts).await?
+        }
+        reply => reply?,
+    };
     if is_selected_here {
         let filter = FilterArgs {
             caller: args.caller.clone(),
@@ -97,16 +126,18 @@ async fn list(api: &Api, args: &JobsArgs) -> Result<JobsReply, Error> {
         };
         reply.jobs.retain(|entry| pick::passes(entry, &filter));
         reply.total = reply.jobs.len();
-        sort(&mut reply.jobs, args.sort);
-        reply.jobs.truncate(limit);
+        let kinds: Vec<JobKind> = reply.jobs.iter().map(JobEntry::kind).collect();
+        reply.counts = reply.counts.map(|_| JobCounts::of(&kinds));
     }
+    sort(&mut reply.jobs, order);
+    reply.jobs.truncate(limit);
     Ok(reply)
 }
 
-/// Sorts jobs, which come newest first. The sort is stable: equal ones stay in that order.
+/// Sorts jobs, which come newest first, or as they need attention. The sort is stable: equal ones stay in that order.
 fn sort(jobs: &mut [JobEntry], by: SortBy) {
     match by {
-        SortBy::Age => {}
+        SortBy::Age | SortBy::Attention => {}
         SortBy::Host => jobs.sort_by(|one, other| one.host.cmp(&other.host)),
         SortBy::State => jobs.sort_by_key(|job| job.standing.state.as_str()),
         SortBy::Duration => jobs.sort_by_key(|job| Reverse(duration_of(job))),
@@ -125,15 +156,55 @@ pub(crate) fn duration_of(entry: &JobEntry) -> Duration {
     }
 }
 
-const HEAD: [&str; 9] = [
-    "JOB", "HOST", "STATE", "EXIT", "AGE", "TIME", "LINES", "WHO", "COMMAND",
+/// A column of the list.
+struct ListColumn {
+    name: &'static str,
+    text: fn(&JobEntry) -> String,
+}
+
+const WHO: &str = "WHO";
+/// The columns. The first one is never cut, and the last one has what the others leave.
+const COLUMNS: [ListColumn; 8] = [
+    ListColumn {
+        name: "JOB",
+        text: |entry| printable(&entry.job_id),
+    },
+    ListColumn {
+        name: "HOST",
+        text: |entry| printable(&entry.host),
+    },
+    ListColumn {
+        name: "STATE",
+        text: state_with_last_seen,
+    },
+    ListColumn {
+        name: "AGE",
+        text: |entry| age(entry.started_at),
+    },
+    ListColumn {
+        name: "TIME",
+        text: |entry| in_largest_unit(duration_of(entry)),
+    },
+    ListColumn {
+        name: "LINES",
+        text: |entry| entry.total_lines.to_string(),
+    },
+    ListColumn {
+        name: WHO,
+        text: who,
+    },
+    ListColumn {
+        name: "COMMAND",
+        text: command_of,
+    },
 ];
-/// Maximum characters shown of a command.
-const SHOWN: usize = 60;
+/// Columns that are left out, in this order, to make room for the command on a narrow terminal.
+const LEFT_OUT: [&str; 5] = [WHO, "LINES", "AGE", "TIME", "HOST"];
+/// Minimum width of the command before other columns are left out.
+const ROOM_FOR_COMMAND: usize = 30;
 
 fn table(reply: &JobsReply) -> String {
-    let mut rows = vec![HEAD.map(str::to_owned)];
-    rows.extend(reply.jobs.iter().map(row));
+    let rows = rows(&reply.jobs);
     let is_coloured = colours_are_wanted(&stdout());
     let colours = [None].into_iter().chain(reply.jobs.iter().map(colour));
     let mut text: String = in_columns(&rows)
@@ -144,31 +215,70 @@ fn table(reply: &JobsReply) -> String {
             None => line + "\n",
         })
         .collect();
-    let more = reply.total.saturating_sub(reply.jobs.len());
-    if more > 0 {
-        text.push_str(&format!(
-            "and {more} more (-n, -a, --host, --label, --state)\n"
-        ));
-    }
+    text += &counts_in_words(reply);
     text
 }
 
-fn row(entry: &JobEntry) -> [String; 9] {
-    let one_line = entry.command.replace('\n', " ");
-    let shown: String = one_line.chars().take(SHOWN).collect();
+/// The head and the jobs, with the columns for which there is room.
+fn rows(jobs: &[JobEntry]) -> Vec<Vec<String>> {
+    let is_own = |entry: &JobEntry| entry.caller.is_none();
+    let first = jobs.first().map(who);
+    let has_one_caller = jobs.iter().all(|entry| is_own(entry) && Some(who(entry)) == first);
+    let mut columns: Vec<&ListColumn> =
+        COLUMNS.iter().filter(|column| column.name != WHO || !has_one_caller).collect();
+    let mut rows = rows_with(&columns, jobs);
+    let Some(width) = terminal_width() else { return rows };
+    for name in LEFT_OUT {
+        if fit_uncut(&rows, width, ROOM_FOR_COMMAND) {
+            break;
+        }
+        columns.retain(|column| column.name != name);
+        rows = rows_with(&columns, jobs);
+    }
+    rows
+}
+
+fn rows_with(columns: &[&ListColumn], jobs: &[JobEntry]) -> Vec<Vec<String>> {
+    let head = columns.iter().map(|column| column.name.to_owned()).collect();
+    let row_of = |job| columns.iter().map(|column| (column.text)(job)).collect();
+    std::iter::once(head).chain(jobs.iter().map(row_of)).collect()
+}
+
+/// The last line: `1 waiting for input, 2 running, 116 in all; 86 more are not shown (…)`.
+fn counts_in_words(reply: &JobsReply) -> String {
+    let Some(counts) = reply.counts.filter(|counts| counts.all > 0) else {
+        return String::new();
+    };
+    let kinds = [
+        (counts.waiting, "waiting for input"),
+        (counts.running, "running"),
+        (counts.queued, "queued"),
+        (counts.failed, "failed"),
+    ];
+    let mut parts: Vec<String> = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{count} {kind}"))
+        .collect();
+    parts.push(format!("{} in all", counts.all));
+    let more = reply.total.saturating_sub(reply.jobs.len());
+    let hint = if more > 0 {
+        format!("; {more} more are not shown (-n, -a, --failed, --grep)")
+    } else {
+        String::new()
+    };
+    format!("{}{hint}\n", parts.join(", "))
+}
+
+/// The label, the other user and the command, in one line. For a job that was not started, first the reason.
+pub(crate) fn command_of(entry: &JobEntry) -> String {
+    let was_refused =
+        entry.standing.state == JobState::Refused || entry.kind() == JobKind::NotStarted;
+    let reason = entry.standing.reason.as_ref().filter(|_| was_refused);
+    let reason = reason.map(|reason| format!("({reason}) ")).unwrap_or_default();
     let label = entry.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
     let user = entry.becomes.as_ref().map(|user| format!("as {user}: ")).unwrap_or_default();
-    [
-        printable(&entry.job_id),
-        printable(&entry.host),
-        standing(entry),
-        exit_text(entry),
-        age(entry.started_at),
-        in_largest_unit(duration_of(entry)),
-        entry.total_lines.to_string(),
-        who(entry),
-        printable(&format!("{label}{user}{shown}").replace('\n', " ")),
-    ]
+    printable(&format!("{reason}{label}{user}{}", entry.command).replace('\n', " "))
 }
 
 /// The caller of a job or, for one's own jobs, the process that records it.
@@ -188,44 +298,51 @@ fn who(entry: &JobEntry) -> String {
     }
 }
 
-/// The exit status or the signal.
-pub(crate) fn exit_text(entry: &JobEntry) -> String {
-    match (entry.standing.exit_status, &entry.standing.exit_signal) {
-        (Some(status), _) => status.to_string(),
-        (None, Some(signal)) => format!("SIG{}", printable(signal)),
-        (None, None) => "-".to_owned(),
-    }
-}
-
-/// The name of the state. A member of a fleet that was not started has the state starting on the wire.
-pub(crate) fn state_of(entry: &JobEntry) -> &'static str {
-    let state = entry.standing.state;
-    if state == JobState::Starting && entry.started_at == 0 {
-        "not started"
-    } else {
-        state.as_str()
-    }
-}
-
-/// The state, without the exit status, which has its own column.
-fn standing(entry: &JobEntry) -> String {
-    let state = state_of(entry);
+/// The state in a word or two: `waits` for input, `running`, `queued #2`, `exit 0`, `SIGKILL`.
+pub(crate) fn state_of(entry: &JobEntry) -> String {
     if entry.awaiting_input {
-        return format!("{state}, asks");
+        return "waits".to_owned();
     }
-    let reason = entry.standing.reason.as_ref();
-    let state = reason.map_or_else(|| state.to_owned(), |reason| format!("{state} ({reason})"));
+    if entry.kind() == JobKind::NotStarted {
+        return "not started".to_owned();
+    }
+    let standing = &entry.standing;
+    match (
+        standing.exit_status,
+        &standing.exit_signal,
+        entry.queue_position,
+    ) {
+        (Some(status), ..) if standing.state == JobState::Exited => format!("exit {status}"),
+        (_, Some(signal), _) if standing.state == JobState::Signaled => {
+            format!("SIG{}", printable(signal))
+        }
+        (.., Some(position)) => format!("queued #{position}"),
+        _ if is_held(entry) => "held".to_owned(),
+        _ => standing.state.as_str().replace('_', " "),
+    }
+}
+
+/// Whether a person holds a queued job, or its queue.
+fn is_held(entry: &JobEntry) -> bool {
+    let reason = entry.standing.reason.as_deref().unwrap_or_default();
+    entry.standing.state == JobState::Queued && reason.ends_with("is held")
+}
+
+/// The state, and when it was last seen if no process follows the job.
+fn state_with_last_seen(entry: &JobEntry) -> String {
+    let state = state_of(entry);
     match entry.last_seen_at {
-        Some(seen_at) => printable(&format!("{state} (last seen {} ago)", age(seen_at))),
-        None => printable(&state),
+        Some(seen_at) => format!("{state}, seen {} ago", age(seen_at)),
+        None => state,
     }
 }
 
 fn colour(entry: &JobEntry) -> Option<u8> {
-    match (entry.standing.state, entry.standing.exit_status) {
-        (JobState::Running | JobState::Starting | JobState::Queued, _) => Some(GREEN),
-        (JobState::Exited, Some(0)) => None,
-        _ => Some(RED),
+    match entry.kind() {
+        JobKind::Waiting => Some(YELLOW),
+        JobKind::Running | JobKind::Queued => Some(GREEN),
+        JobKind::Failed => Some(RED),
+        JobKind::Succeeded | JobKind::NotStarted => None,
     }
 }
 

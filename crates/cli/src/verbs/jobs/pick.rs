@@ -10,7 +10,7 @@ use sshjobs_wire::remote::Api;
 use sshjobs_wire::{Code, Error, JobEntry, JobsRequest};
 
 /// The word for the newest job.
-const LAST: &str = "last";
+pub(super) const LAST: &str = "last";
 /// Maximum jobs that are looked at.
 const MOST_JOBS: i64 = 10_000;
 /// Characters of an id after the name of its host.
@@ -25,7 +25,7 @@ const OWN: &str = "local";
 /// # Errors
 /// If several ids start with it. A word that matches no job is returned unchanged; the verb's own
 /// call then reports it.
-pub(super) async fn resolve(api: &Api, word: &str) -> Result<String, Error> {
+pub(crate) async fn resolve(api: &Api, word: &str) -> Result<String, Error> {
     // A member of a fleet is FLEET/HOST.
     let (start, member) = match word.split_once('/') {
         Some((start, member)) => (start, Some(member)),
@@ -61,7 +61,7 @@ pub(super) async fn resolve(api: &Api, word: &str) -> Result<String, Error> {
 
 /// Whether a word has the form of a whole id, which is not looked up. A word without a digit may
 /// also be the name of a host, such as `app-database`.
-fn is_whole(word: &str) -> bool {
+pub(super) fn is_whole(word: &str) -> bool {
     word.rsplit_once('-').is_some_and(|(_, random)| {
         random.len() == RANDOM_CHARS
             && random.chars().all(|c| c.is_ascii_alphanumeric())

@@ -7,6 +7,7 @@ mod fleet_signal;
 mod list;
 mod orphan_states;
 mod processes;
+mod queues;
 mod runner;
 mod shutdown;
 mod signal;

@@ -5,8 +5,12 @@
 //! A job with a [`Turn`](sshjobs_job::Turn) is registered at once. Its launch then waits in this module.
 //! First it waits for the ends of the jobs in `after` and `after_ok`. Then it joins its queue: a list of
 //! jobs that all processes with the same store share (`state/queues.rs`), oldest first. A job may start
-//! when fewer jobs are ahead of it than its queue runs at a time. It stays in the list until it ends, so
-//! that the list needs no other state.
+//! when fewer jobs are ahead of it than its queue runs at a time. The list then notes that it had its
+//! turn: from there on it can't be held or moved. It stays in the list until it ends.
+//!
+//! A person may hold a job, which then lets others pass, or a queue, of which nothing starts until it is
+//! released, and may move a job among those that wait ([`change_queue`]). Waiting jobs look again every
+//! second, so they notice that.
 //!
 //! The process that records a job removes it from the list when it ends. If that process is killed, the
 //! processes with waiting jobs do it: each looks at the jobs ahead of its own. A job that is cancelled
@@ -15,7 +19,10 @@
 //! A durable job that waits keeps its record and its place when its process ends. The next process that
 //! serves adopts it and launches it again.
 
+mod change_queue;
 mod wait_for_turn;
 
+pub use change_queue::{QueueChange, QueueError, QueueStatus, QueuedJobStatus};
+pub(crate) use change_queue::{change_job, hold_queue, list_queues};
 pub use wait_for_turn::WaitsFor;
 pub(crate) use wait_for_turn::{take_turn, waits_for};

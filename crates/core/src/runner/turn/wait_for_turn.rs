@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::runner::foreign::lookup;
-use crate::runner::state::{Lookup, QueueEntry, QueueRule, RunnerState, SpawnError};
+use crate::runner::state::{Lookup, QueueMember, QueueRule, QueueTurn, RunnerState, SpawnError};
 use sshjobs_job::{Job, JobId, Outcome, Phase, Scope};
 
 /// Why a job is queued.
@@ -23,6 +23,20 @@ pub enum WaitsFor {
         /// Number of jobs.
         ahead: usize,
     },
+    /// Its release: a person holds it.
+    Release,
+    /// The release of this queue: a person holds it.
+    ReleaseOfQueue(String),
+}
+
+impl WaitsFor {
+    /// The place in a queue: 1 is the next job to start.
+    pub fn position(&self) -> Option<usize> {
+        match self {
+            Self::Queue { ahead, .. } => Some(*ahead),
+            Self::Job(_) | Self::Release | Self::ReleaseOfQueue(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for WaitsFor {
@@ -31,6 +45,8 @@ impl fmt::Display for WaitsFor {
             Self::Job(id) => write!(f, "waits for the end of {}", id.as_str()),
             Self::Queue { name, ahead: 1 } => write!(f, "is next in the queue {name}"),
             Self::Queue { name, ahead } => write!(f, "is number {ahead} in the queue {name}"),
+            Self::Release => write!(f, "is held"),
+            Self::ReleaseOfQueue(name) => write!(f, "waits in the queue {name}, which is held"),
         }
     }
 }
@@ -127,11 +143,7 @@ async fn look(shared: &Arc<RunnerState>, id: &JobId) -> Option<Earlier> {
 
 async fn wait_in_queue(shared: &Arc<RunnerState>, job: &Job) -> Result<(), SpawnError> {
     let Some(queue) = &job.spec.turn.queue else { return Ok(()) };
-    let entry = QueueEntry {
-        job: job.id.clone(),
-        queue: queue.clone(),
-        hosts: job.spec.hosts().to_vec(),
-    };
+    let entry = QueueMember::new(job.id.clone(), queue.clone(), job.spec.hosts().to_vec());
     let rule = shared.queue_rule(queue);
     let mut had_place = false;
     loop {
@@ -139,16 +151,20 @@ async fn wait_in_queue(shared: &Arc<RunnerState>, job: &Job) -> Result<(), Spawn
         let id = job.id.clone();
         let joining = entry.clone();
         let joined = shared.queues.change(move |queues| {
-            queues
-                .join(joining.clone())
-                .then(|| (queues.waits_for(&id, rule), queues.ahead_of(&id, rule)))
+            queues.join(joining.clone()).then(|| {
+                let turn = queues.take_turn(&id, rule);
+                let mut others = queues.ahead_of(&id, rule).unwrap_or_default();
+                // Nobody waits for a held job, and its process may be gone.
+                others.extend(queues.held_jobs(&joining.queue));
+                (turn, others)
+            })
         });
         let why = match joined.await {
-            Ok(Some((Some(0), _))) => return Ok(()),
-            Ok(Some((_, ahead))) => {
+            Ok(Some((Some(QueueTurn::Now), _))) => return Ok(()),
+            Ok(Some((_, others))) => {
                 had_place = true;
                 job.queue();
-                wait_for_one_of(shared, &ahead.unwrap_or_default(), rule).await;
+                wait_for_one_of(shared, &others, rule).await;
                 continue;
             }
             Ok(None) if had_place => "too many jobs are in queues".to_owned(),
@@ -204,6 +220,10 @@ pub(crate) async fn waits_for(shared: &Arc<RunnerState>, job: &Job) -> Option<Wa
     }
     let name = turn.queue.clone()?;
     let queues = shared.queues.read().await.ok()?;
-    let ahead = queues.waits_for(&job.id, shared.queue_rule(&name))?;
-    (ahead > 0).then_some(WaitsFor::Queue { name, ahead })
+    match queues.turn_of(&job.id, shared.queue_rule(&name))? {
+        QueueTurn::Now => None,
+        QueueTurn::Behind(ahead) => Some(WaitsFor::Queue { name, ahead }),
+        QueueTurn::JobHeld => Some(WaitsFor::Release),
+        QueueTurn::QueueHeld => Some(WaitsFor::ReleaseOfQueue(name)),
+    }
 }
