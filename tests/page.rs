@@ -91,7 +91,7 @@ async fn a_token_becomes_a_cookie_that_scripts_cannot_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_shows_jobs_fleets_and_last_lines_and_filters_by_address() {
+async fn the_list_is_dense_counted_and_filtered_and_a_fleet_has_a_table() {
     let served = Served::start().await;
     served.sshd.alias(["web2"]);
     let first = served.caller.spawn("echo some line; echo last line of the first");
@@ -101,11 +101,12 @@ async fn the_list_shows_jobs_fleets_and_last_lines_and_filters_by_address() {
         json!({"hosts": [HOST, "web2"], "command": "echo hello from a member"}),
     );
     let fleet = fleet["job_id"].as_str().unwrap();
-    served.caller.ok("wait", json!({"job_ids": [first, fleet]}));
+    let failed = served.caller.spawn("exit 3");
+    served.caller.ok("wait", json!({"job_ids": [first, fleet, failed]}));
 
     served.perform(
         "list",
-        json!({"jobs": [first, running, fleet], "running": running}),
+        json!({"jobs": [first, running, fleet, failed], "running": running, "fleet": fleet}),
     );
 }
 
@@ -148,6 +149,16 @@ async fn a_person_answers_prompts_and_secrets_are_not_shown() {
         "answer",
         json!({"job": job["job_id"], "secret": secret["job_id"], "menu": menu["job_id"]}),
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_person_is_answered_above_everything_else() {
+    let served = Served::start().await;
+    for question in ["your colour?", "your name?"] {
+        let command = format!("printf '{question} '; read answer; echo $answer");
+        served.caller.spawn(&command);
+    }
+    served.perform("band", json!({}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,9 +19,9 @@ export class Actions {
   constructor(jobId) {
     this.jobId = jobId;
     this.#signals = SIGNALS.map(([name, signal, title]) =>
-      button(name, () => this.#send(name, signal), { title }),
+      button(name, () => this.#send(name, signal), { title, className: signal === "KILL" ? "danger" : "" }),
     );
-    this.#forget = button("Forget", () => this.#forgetJob(), { className: "forget", title: "Delete the job and its output" });
+    this.#forget = button("Forget", () => this.#forgetJob(), { className: "forget danger", title: "Delete the job and its output" });
     // Hidden until the job is known: nothing can be done to one that does not exist.
     this.element = element("div", { className: "actions", hidden: true }, ...this.#signals, this.#forget);
   }

@@ -10,9 +10,9 @@ export function current() {
   const first = range ? Math.max(1, Number(range[1])) : 0;
   return {
     job: query.get("job"),
-    host: query.get("host") ?? "",
-    label: query.get("label") ?? "",
-    state: query.get("state") ?? "",
+    // Addresses of earlier versions filter by host, label or state.
+    text: query.get("text") ?? query.get("host") ?? query.get("label") ?? "",
+    only: query.get("only") ?? query.get("state") ?? "",
     lines: range ? { first, last: Math.max(first, Number(range[2] ?? first)) } : null,
   };
 }
@@ -22,7 +22,7 @@ export function linkTo(changes) {
   const next = { ...current(), ...changes };
   if (changes.job !== undefined && changes.lines === undefined) next.lines = null;
   const query = new URLSearchParams();
-  for (const name of ["host", "label", "state", "job"]) {
+  for (const name of ["text", "only", "job"]) {
     if (next[name]) query.set(name, next[name]);
   }
   const path = query.size > 0 ? `?${query}` : "./";

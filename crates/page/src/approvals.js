@@ -1,7 +1,7 @@
 // Calls that wait for an approval, with the exact call.
 
 import { call, get } from "./api.js";
-import { attempt, button, element, field, say, setText } from "./dom.js";
+import { attempt, button, element, field, notify, say, setText } from "./dom.js";
 import { duration } from "./format.js";
 
 const INTERVAL_MS = 2_000;
@@ -13,8 +13,10 @@ export class Approvals {
   #timer = null;
   #hasFailed = false;
 
-  constructor(person) {
+  // `onCount` gets the number of approvals that wait.
+  constructor(person, onCount) {
     this.person = person;
+    this.onCount = onCount;
     this.element = element(
       "section",
       { className: "approvals", "aria-label": "Approvals", hidden: true },
@@ -55,10 +57,13 @@ export class Approvals {
         item = this.#itemOf(approval);
         this.#items.set(approval.id, item);
         this.#list.append(item.element);
+        notify(`${approval.asker} asks for an approval`, approval.call.command ?? "");
       }
       setText(item.hint, hintFor(approval));
+      item.left.style.setProperty("--share", shareLeft(approval));
     }
     this.element.hidden = approvals.length === 0;
+    this.onCount(approvals.length);
   }
 
   #itemOf(approval) {
@@ -71,27 +76,44 @@ export class Approvals {
           "div",
           { className: "actions" },
           reason.label,
-          button("Approve", vote("approve")),
-          button("Deny", vote("deny")),
+          button("Approve", vote("approve"), { className: "approve" }),
+          button("Deny", vote("deny"), { className: "danger" }),
         );
     const hint = element("p", { className: "hint" });
     const call = JSON.stringify(approval.call, null, 2);
+    const left = element("span", { className: "time-left" });
+    const chip = (text) => element("span", { className: "chip" }, text);
     const item = element(
       "li",
       {},
-      element("p", {}, `${visible(approval.asker)} asks to act on ${visible(approval.host)}`),
-      approval.reason ? element("p", {}, `Reason: ${visible(approval.reason)}`) : null,
-      approval.call.command ? element("pre", { className: "asked" }, visible(approval.call.command)) : null,
       element(
-        "pre",
-        { role: "region", "aria-label": `Call of ${approval.id}` },
-        // Line feeds of the layout stay; those of the call are escaped in JSON.
-        call.split("\n").map(visible).join("\n"),
+        "p",
+        { className: "chips" },
+        `${visible(approval.asker)} asks to act on`,
+        chip(visible(approval.host)),
+        approval.call.become ? chip(`as ${visible(String(approval.call.become))}`) : null,
+        chip(`rule ${visible(approval.rule)}`),
       ),
+      approval.call.command ? element("pre", { className: "asked" }, visible(approval.call.command)) : null,
+      approval.reason ? element("p", {}, `Reason: ${visible(approval.reason)}`) : null,
+      left,
       hint,
       answer,
+      element(
+        "details",
+        {},
+        element("summary", {}, "The exact call"),
+        element(
+          "pre",
+          { role: "region", "aria-label": `Call of ${approval.id}`, tabIndex: 0 },
+          // Line feeds of the layout stay; those of the call are escaped in JSON.
+          call.split("\n").map(visible).join("\n"),
+        ),
+      ),
     );
-    return { element: item, hint };
+    // Without a command, the call itself says what is asked for.
+    item.querySelector("details").open = !approval.call.command;
+    return { element: item, hint, left };
   }
 
   #vote(id, decision, reason) {
@@ -102,6 +124,7 @@ export class Approvals {
       this.#items.get(id)?.element.remove();
       this.#items.delete(id);
       this.element.hidden = this.#items.size === 0;
+      this.onCount(this.#items.size);
     });
   }
 }
@@ -109,7 +132,13 @@ export class Approvals {
 function hintFor(approval) {
   const agreed = approval.votes.filter((vote) => vote.decision === "approve").length;
   const left = duration(approval.expires_at - Date.now());
-  return `Rule ${visible(approval.rule)}; ${agreed} of ${approval.needed} agreed; expires in ${left}`;
+  return `${agreed} of ${approval.needed} agreed; expires in ${left}`;
+}
+
+// The share of its time that an approval has left.
+function shareLeft({ asked_at, expires_at }) {
+  const whole = expires_at - asked_at;
+  return whole > 0 ? Math.min(1, Math.max(0, (expires_at - Date.now()) / whole)) : 1;
 }
 
 // The text with the codes of characters that could hide or reorder a part of it: controls, separators

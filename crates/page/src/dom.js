@@ -80,3 +80,14 @@ export async function attempt(action) {
     return undefined;
   }
 }
+
+// Whether a person may start, answer and end jobs.
+export function mayAct({ role }) {
+  return role === "run" || role === "admin";
+}
+
+// Shows a notification of the browser, if the person wants them and looks elsewhere.
+export function notify(title, body) {
+  const isWanted = globalThis.Notification?.permission === "granted" && document.hidden;
+  if (isWanted) new Notification(title, { body });
+}

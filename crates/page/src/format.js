@@ -39,6 +39,16 @@ export function stateInWords(job) {
   return job.reason ? `${job.state}: ${job.reason}` : job.state.replace("_", " ");
 }
 
+// How a job stands, in a word or two: "waits", "queued #2", "exit 3", "SIGKILL".
+export function shortState(job) {
+  if (job.awaiting_input) return "waits";
+  if (job.state === "exited") return `exit ${job.exit_status ?? "?"}`;
+  if (job.state === "signaled") return `SIG${job.exit_signal ?? "?"}`;
+  if (job.queue_position) return `queued #${job.queue_position}`;
+  if (job.state === "starting" && !job.started_at) return "not started";
+  return job.state.replace("_", " ");
+}
+
 // A class by which a state gets its colour.
 export function stateClass(job) {
   if (isRunning(job)) return job.awaiting_input ? "awaiting" : "running";

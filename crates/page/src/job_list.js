@@ -1,27 +1,38 @@
-// The list of jobs and fleets, with filters that are part of the address.
+// The list of jobs and fleets: a line for each, what needs a person first. What is filtered is part of the
+// address.
 
 import * as address from "./address.js";
 import { call } from "./api.js";
-import { button, element, field, say, setText } from "./dom.js";
-import { dateAndTime, duration, isRunning, stateClass, stateInWords } from "./format.js";
+import { button, element, say, setText } from "./dom.js";
+import { count, dateAndTime, duration, isRunning, shortState, stateClass } from "./format.js";
 
 const INTERVAL_MS = 2_000;
-const FIRST_LIMIT = 100;
+// Interval for a long list, whose every reply has megabytes.
+const SLOW_INTERVAL_MS = 10_000;
+const LONG_LIST = 1_000;
+const FIRST_LIMIT = 200;
 // Pause in typing after which a filter is applied.
 const TYPING_MS = 300;
-// Jobs whose last lines one call can ask for.
-const MOST_TAILED = 50;
-const STATES = ["", "running", "queued", "starting", "exited", "signaled", "lost", "closed", "refused", "timed_out"];
+
+// Kinds of jobs, as the server counts and selects them.
+const KINDS = ["waiting", "running", "queued", "failed"];
 
 export class JobList {
   #items = new Map();
   #list = element("ul", { className: "jobs" });
-  #summary = element("p", { className: "hint" });
+  #empty = element("div", { className: "empty", hidden: true });
+  #chips = new Map();
+  #text = element("input", {
+    type: "search",
+    className: "filter",
+    "aria-label": "Filter by host, label, command or caller",
+    placeholder: "Host, label, command, caller",
+    spellcheck: false,
+    autocomplete: "off",
+  });
   #more = button("Show more", () => this.#showMore(), { hidden: true });
-  #host = field("Host", { name: "host" });
-  #label = field("Label", { name: "label" });
-  #state = element("select", { name: "state" });
-  #filters = { host: "", label: "", state: "" };
+  #only = "";
+  #filter = "";
   #limit = FIRST_LIMIT;
   #timer = null;
   #typing = null;
@@ -30,40 +41,37 @@ export class JobList {
   // Number of the newest refresh, whose reply counts.
   #round = 0;
 
-  constructor() {
-    this.#state.append(...STATES.map((state) => new Option(state === "" ? "any" : state.replace("_", " "), state)));
-    const filters = element(
-      "form",
-      { className: "filters" },
-      this.#host.label,
-      this.#label.label,
-      element("label", { className: "field" }, element("span", {}, "State"), this.#state),
-    );
-    filters.addEventListener("submit", (event) => event.preventDefault());
-    filters.addEventListener("input", () => {
+  constructor(person) {
+    this.person = person;
+    for (const kind of [...KINDS, ""]) {
+      const chip = button("", () => this.#select(kind), { className: `chip ${kind || "all"}`, "aria-pressed": "false" });
+      this.#chips.set(kind, chip);
+    }
+    this.#text.addEventListener("input", () => {
       clearTimeout(this.#typing);
-      this.#typing = setTimeout(() => this.#filter(), TYPING_MS);
+      this.#typing = setTimeout(() => this.#applyText(), TYPING_MS);
     });
     this.element = element(
       "section",
       { className: "job-list", "aria-label": "Jobs" },
-      element("h2", {}, "Jobs"),
-      filters,
-      this.#summary,
+      element("h2", { className: "unseen" }, "Jobs"),
+      element("div", { className: "chips", role: "group", "aria-label": "Kinds of jobs" }, ...this.#chips.values()),
+      this.#text,
+      this.#empty,
       this.#list,
       this.#more,
     );
+    this.#showCounts({ all: 0 });
   }
 
   // Shows the jobs that the address selects, and marks one of them.
-  show({ host, label, state, job }) {
-    // An address can have any state.
-    this.#filters = { host, label, state: STATES.includes(state) ? state : "" };
-    for (const [input, value] of [[this.#host.input, host], [this.#label.input, label]]) {
-      // A space that a person has just typed stays.
-      if (input.value.trim() !== value) input.value = value;
-    }
-    this.#state.value = this.#filters.state;
+  show({ text, only, job }) {
+    // An address can have anything.
+    this.#only = KINDS.includes(only) ? only : "";
+    this.#filter = text;
+    // A space that a person has just typed stays.
+    if (this.#text.value.trim() !== text) this.#text.value = text;
+    for (const [kind, chip] of this.#chips) chip.setAttribute("aria-pressed", String(kind === this.#only));
     this.current = job;
     for (const item of this.#items.values()) item.mark(job);
     this.#refresh();
@@ -75,55 +83,58 @@ export class JobList {
     clearTimeout(this.#typing);
   }
 
-  #filter() {
+  #select(only) {
     this.#limit = FIRST_LIMIT;
-    address.go(
-      {
-        host: this.#host.input.value.trim(),
-        label: this.#label.input.value.trim(),
-        state: this.#state.value,
-      },
-      true,
-    );
+    address.go({ only }, true);
+  }
+
+  #applyText() {
+    this.#limit = FIRST_LIMIT;
+    address.go({ text: this.#text.value.trim() }, true);
+  }
+
+  #clear() {
+    this.#limit = FIRST_LIMIT;
+    address.go({ text: "", only: "" }, true);
+    this.#text.focus();
   }
 
   #showMore() {
-    this.#limit *= 4;
-    this.#refresh();
+    this.#limit = Math.min(this.#limit * 4, 10_000);
+    return this.#refresh();
   }
 
   async #refresh() {
     clearTimeout(this.#timer);
     const round = ++this.#round;
-    const filters = Object.entries(this.#filters).filter(([, value]) => value !== "");
+    const request = { limit: this.#limit, cached: true, examine_input: true, running_first: true, counts: true };
+    if (this.#filter !== "") request.text = this.#filter;
+    if (this.#only !== "") request.only = this.#only;
     try {
-      const reply = await call("jobs", {
-        ...Object.fromEntries(filters),
-        limit: this.#limit,
-        cached: true,
-        examine_input: true,
-      });
+      const reply = await call("jobs", request);
       // Another refresh may have begun, with other filters.
       if (this.#isClosed || round !== this.#round) return;
       this.#update(reply);
       if (this.#isFailing) say("Connected again");
       this.#isFailing = false;
-      await this.#showLastLines(reply.jobs);
     } catch (error) {
       if (this.#isClosed || round !== this.#round) return;
       this.#isFailing = true;
       say(error.message, true);
     }
-    if (!this.#isClosed && round === this.#round) this.#timer = setTimeout(() => this.#refresh(), INTERVAL_MS);
+    if (this.#isClosed || round !== this.#round) return;
+    const interval = this.#items.size > LONG_LIST ? SLOW_INTERVAL_MS : INTERVAL_MS;
+    this.#timer = setTimeout(() => this.#refresh(), interval);
   }
 
-  #update({ jobs, total }) {
+  #update({ jobs, total, counts }) {
     const ids = new Set(jobs.map((job) => job.job_id));
     for (const [id, item] of this.#items) {
       if (ids.has(id)) continue;
       item.element.remove();
       this.#items.delete(id);
     }
+    const callers = new Set(jobs.map((job) => job.caller));
     jobs.forEach((job, index) => {
       let item = this.#items.get(job.job_id);
       if (!item) {
@@ -131,67 +142,70 @@ export class JobList {
         item.mark(this.current);
         this.#items.set(job.job_id, item);
       }
-      item.update(job);
+      item.update(job, callers.size > 1);
       // Moved only if it is somewhere else, so that the focus stays.
       if (this.#list.children[index] !== item.element) {
         this.#list.insertBefore(item.element, this.#list.children[index] ?? null);
       }
     });
-    const shown = jobs.length < total ? `${jobs.length} of ${total}` : `${total}`;
-    setText(this.#summary, total === 0 ? "No jobs" : `${shown} ${total === 1 ? "job" : "jobs"}, newest first`);
+    this.#showCounts(counts ?? { all: total });
+    this.#showEmpty(total === 0);
     this.#more.hidden = jobs.length >= total;
   }
 
-  // The newest lines, with one call. An ended job is asked for its line once, and with more running jobs
-  // than one call can have, they take turns.
-  async #showLastLines(jobs) {
-    const items = jobs
-      .filter((job) => job.total_bytes > 0)
-      .map((job) => this.#items.get(job.job_id))
-      .filter((item) => !item.hasLastLine)
-      .sort((one, other) => one.askedAt - other.askedAt)
-      .slice(0, MOST_TAILED);
-    if (items.length === 0) return;
-    for (const item of items) item.askedAt = Date.now();
-    const asked = items.map((item) => item.jobId);
-    const reply = await call("tail", { job_ids: asked, keep: "last", max_lines: 1 }).catch((error) => {
-      // One of them was forgotten since it was listed, or the policy allows the list and not the output.
-      if ([403, 404, 410].includes(error.status)) return { jobs: [] };
-      throw error;
-    });
-    for (const { job_id, lines, partial } of reply.jobs) {
-      const text = partial?.stdout ?? partial?.stderr ?? lines?.at(-1);
-      this.#items.get(job_id)?.showLastLine(text ?? "");
+  #showCounts(counts) {
+    for (const [kind, chip] of this.#chips) {
+      const number = counts[kind || "all"] ?? 0;
+      setText(chip, `${kind || "all"} ${count(number)}`);
+      chip.classList.toggle("none", number === 0);
     }
+  }
+
+  // Says why nothing is listed, and what to do about it.
+  #showEmpty(isEmpty) {
+    this.#empty.hidden = !isEmpty;
+    if (!isEmpty) return;
+    const isFiltered = this.#filter !== "" || this.#only !== "";
+    const seesOwn = this.person.role === "read";
+    let why = "No jobs yet. Agents start them, and so does “sshjobs spawn HOST -- COMMAND”.";
+    if (isFiltered) why = "No job passes the filter.";
+    else if (seesOwn) why = "No jobs. A token with the role read sees only jobs that its own caller has started.";
+    this.#empty.replaceChildren(
+      element("p", {}, why),
+      ...(isFiltered ? [button("Clear the filter", () => this.#clear())] : []),
+    );
   }
 }
 
-// One job of the list.
+// One job of the list, in one line.
 class JobItem {
   #state = element("span", { className: "state" });
-  #detail = element("span", { className: "detail" });
+  #caller = element("span", { className: "caller" });
   #age = element("time", {});
-  #lastLine = element("p", { className: "last-line" });
   #members = null;
-  #isOver = false;
 
   constructor(job) {
     this.jobId = job.job_id;
-    this.hasLastLine = false;
-    this.askedAt = 0;
-    this.link = element("a", { href: address.linkTo({ job: job.job_id }) }, job.job_id);
+    const command = [job.label && `[${job.label}]`, job.becomes && `as ${job.becomes}:`, job.command];
+    const name = element("span", { className: "unseen" }, job.job_id);
+    this.link = element("a", { href: address.linkTo({ job: job.job_id }), title: `${job.job_id}: ${job.command}` }, name);
     this.#age.title = dateAndTime(job.started_at);
-    this.element = element(
-      "li",
-      {},
-      element("div", { className: "line" }, this.link, this.#state, this.#age),
-      this.#detail,
-      element("code", {}, job.command),
-      this.#lastLine,
+    const line = element(
+      "div",
+      { className: "line" },
+      this.#state,
+      element("code", {}, command.filter(Boolean).join(" ").replaceAll("\n", " ")),
+      element("span", { className: "host" }, job.host),
+      this.#caller,
+      this.#age,
+      // Covers the line.
+      this.link,
     );
+    this.element = element("li", {}, line);
     if (job.members) {
       this.#members = new Members(job.job_id);
-      this.element.append(this.#members.element);
+      line.prepend(this.#members.toggle);
+      this.element.append(this.#members.list);
     }
   }
 
@@ -204,38 +218,39 @@ class JobItem {
     this.link.href = address.linkTo({ job: this.jobId });
   }
 
-  update(job) {
-    this.#isOver = !isRunning(job);
-    setText(this.#state, job.awaiting_input ? "waits for input" : stateInWords(job));
+  update(job, showsCaller) {
+    setText(this.#state, job.members ? membersInWords(job.members) : shortState(job));
     this.#state.className = `state ${stateClass(job)}`;
-    const parts = [job.host, job.caller, job.label, job.becomes && `as ${job.becomes}`];
-    if (job.members) parts.push(membersInWords(job.members));
-    setText(this.#detail, parts.filter(Boolean).join(" · "));
-    const age = job.ended_at ? `${duration(Date.now() - job.ended_at)} ago` : `for ${duration(Date.now() - job.started_at)}`;
-    setText(this.#age, age);
+    setText(this.#caller, showsCaller ? (job.caller ?? "you") : "");
+    setText(this.#age, duration(Date.now() - (isRunning(job) ? job.started_at : (job.ended_at ?? job.started_at))));
     this.#members?.update();
-  }
-
-  showLastLine(text) {
-    setText(this.#lastLine, text);
-    this.hasLastLine = this.#isOver;
   }
 }
 
-// The members of a fleet, unfolded on request: one cell a host.
+// The members of a fleet, unfolded on request: a line each.
 class Members {
-  #list = element("ul", { className: "cells" });
-  #cells = new Map();
+  list = element("ul", { className: "members", hidden: true });
+  #lines = new Map();
   #isLoading = false;
 
   constructor(fleetId) {
     this.fleetId = fleetId;
-    this.element = element("details", {}, element("summary", {}, "Hosts"), this.#list);
-    this.element.addEventListener("toggle", () => this.update());
+    this.toggle = button("▸", () => this.#fold(), {
+      className: "fold",
+      "aria-expanded": "false",
+      "aria-label": `Hosts of ${fleetId}`,
+    });
+  }
+
+  #fold() {
+    this.list.hidden = !this.list.hidden;
+    this.toggle.setAttribute("aria-expanded", String(!this.list.hidden));
+    setText(this.toggle, this.list.hidden ? "▸" : "▾");
+    return this.update();
   }
 
   async update() {
-    if (!this.element.open || this.#isLoading) return;
+    if (this.list.hidden || this.#isLoading) return;
     this.#isLoading = true;
     try {
       const reply = await call("jobs", { fleet: this.fleetId, limit: 10_000, cached: true });
@@ -247,30 +262,29 @@ class Members {
     }
   }
 
-  // Cells are kept, so that the focus stays.
+  // Lines are kept, so that the focus stays.
   #show(member) {
-    let cell = this.#cells.get(member.job_id);
-    if (!cell) {
-      const state = element("span", { className: "unseen" });
+    let line = this.#lines.get(member.job_id);
+    if (!line) {
+      const state = element("span", { className: "state" });
       const link = element("a", { href: address.linkTo({ job: member.job_id }) }, member.host, state);
-      cell = { link, state };
-      this.#cells.set(member.job_id, cell);
-      this.#list.append(element("li", {}, link));
+      line = { link, state };
+      this.#lines.set(member.job_id, line);
+      this.list.append(element("li", {}, link));
     }
-    const words = stateInWords(member);
-    cell.link.className = `state ${stateClass(member)}`;
-    cell.link.title = `${member.host}: ${words}`;
-    setText(cell.state, `: ${words}`);
+    setText(line.state, shortState(member));
+    line.state.className = `state ${stateClass(member)}`;
+    line.link.title = member.reason ?? "";
   }
 }
 
 function membersInWords(members) {
   const names = [
-    ["ok", "ok"],
     ["failed", "failed"],
     ["unreachable", "unreachable"],
     ["running", "running"],
     ["not_started", "not started"],
+    ["ok", "ok"],
   ];
   return names
     .filter(([key]) => members[key])

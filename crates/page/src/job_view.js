@@ -4,8 +4,9 @@ import * as address from "./address.js";
 import { Actions, AnswerForm } from "./actions.js";
 import { call, jobPath, Updates } from "./api.js";
 import { AuditLog } from "./audit_log.js";
-import { attempt, button, checkBox, element, say, setText } from "./dom.js";
+import { attempt, button, checkBox, element, mayAct, say, setText } from "./dom.js";
 import { Finder } from "./finder.js";
+import { FleetTable } from "./fleet_table.js";
 import { count, dateAndTime, duration, isRunning, stateClass, stateInWords } from "./format.js";
 import { LogView } from "./log_view.js";
 import { Processes } from "./processes.js";
@@ -23,6 +24,8 @@ export class JobView {
   #command = element("code", { className: "command" });
   #position = element("span", { className: "hint" });
   #screen = null;
+  // The table of hosts; null for a job that is no fleet.
+  #fleet = null;
   #first = 1;
   #total = 0;
   // The lines of the address, as text; null if it has none.
@@ -32,7 +35,7 @@ export class JobView {
 
   constructor(jobId, person, lines) {
     this.jobId = jobId;
-    this.mayAct = person.role !== "read";
+    this.mayAct = mayAct(person);
     this.log = new LogView((first, last, signal) => this.#load(first, last, signal), {
       follow: (isFollowing) => (this.follow.input.checked = isFollowing),
       choose: (lineNo, extends_) => this.#choose(lineNo, extends_),
@@ -96,6 +99,7 @@ export class JobView {
     this.finder.close();
     this.log.close();
     this.#screen?.close();
+    this.#fleet?.close();
   }
 
   // Shows the lines of the address, if they have changed.
@@ -201,6 +205,10 @@ export class JobView {
     this.processes.update(job);
     this.auditLog.element.hidden = false;
     this.toScreen.hidden = !job.pty;
+    if (job.members && !this.#fleet) {
+      this.#fleet = new FleetTable(this.jobId);
+      this.output.before(this.#fleet.element);
+    }
   }
 
   // Records of some lines. The server answers with as many as fit into a page.

@@ -20,6 +20,7 @@ files! {
     INDEX_HTML = "index.html";
     PAGE_CSS = "page.css";
     ICON_SVG = "icon.svg";
+    ICON_WAITS_SVG = "icon_waits.svg";
     MAIN_JS = "main.js";
     API_JS = "api.js";
     DOM_JS = "dom.js";
@@ -36,6 +37,9 @@ files! {
     SCREEN_VIEW_JS = "screen_view.js";
     ACTIONS_JS = "actions.js";
     APPROVALS_JS = "approvals.js";
+    BAND_JS = "band.js";
+    OVERVIEW_JS = "overview.js";
+    FLEET_TABLE_JS = "fleet_table.js";
     AUDIT_LOG_JS = "audit_log.js";
     PROCESSES_JS = "processes.js";
     START_FORM_JS = "start_form.js";

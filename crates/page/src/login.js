@@ -1,7 +1,7 @@
 // The form in which a person logs in.
 
 import { get, logIn } from "./api.js";
-import { element, field, form, say } from "./dom.js";
+import { element, field, form, say, setText } from "./dom.js";
 
 // The address that the page had before a person went to an issuer.
 const ADDRESS_BEFORE = "sshjobs-address";
@@ -9,11 +9,13 @@ const ADDRESS_BEFORE = "sshjobs-address";
 // A form that calls `onLoggedIn` once the server has accepted the token.
 export function loginForm(onLoggedIn) {
   const token = field("Token", { className: "masked", required: true, name: "token" });
+  const problem = element("p", { className: "problem", role: "alert" });
   const submit = async () => {
     try {
       await logIn(token.input.value.trim());
     } catch (error) {
-      say(error.message, true);
+      setText(problem, error.status === 401 ? "This token is not valid, or has expired. Ask for a new one." : error.message);
+      token.input.setAttribute("aria-invalid", "true");
       token.input.select();
       return;
     }
@@ -29,6 +31,7 @@ export function loginForm(onLoggedIn) {
     element("h2", {}, "Log in"),
     element("p", {}, "Use a token from “sshjobs token new”, or one from your identity provider."),
     token.label,
+    problem,
     element("button", { type: "submit" }, "Log in"),
     issuers,
   );

@@ -2,11 +2,12 @@
 
 import * as address from "./address.js";
 import { logOut, onLoggedOut, whoAmI } from "./api.js";
-import { Approvals } from "./approvals.js";
+import { Band, setTitle } from "./band.js";
 import { attempt, element, say, setText } from "./dom.js";
 import { JobList } from "./job_list.js";
 import { JobView } from "./job_view.js";
 import { loginForm, restoreAddress } from "./login.js";
+import { Overview } from "./overview.js";
 import { StartForm } from "./start_form.js";
 
 const main = document.getElementById("main");
@@ -33,38 +34,37 @@ async function start() {
 function show(person) {
   setText(document.getElementById("caller"), `${person.caller} (${person.role})`);
   logOutButton.hidden = !person.by_token;
-  const list = new JobList();
-  const approvals = new Approvals(person);
+  const list = new JobList(person);
+  const band = new Band(person);
   const startForm = new StartForm(person);
-  const side = element("div", { className: "side" }, approvals.element, startForm.element, list.element);
+  const side = element("div", { className: "side" }, startForm.element, list.element);
   const detail = element("div", { className: "detail-pane" });
-  parts = { person, list, approvals, detail, view: null };
-  main.replaceChildren(side, detail);
+  parts = { person, list, band, detail, view: null };
+  main.replaceChildren(band.element, element("div", { className: "panes" }, side, detail));
   showJob(address.current());
 }
 
-// Shows the job of the address, or none.
+// Shows the job of the address, or the overview.
 function showJob(wanted) {
   if (!parts) return;
   document.body.classList.toggle("has-job", wanted.job !== null);
   parts.list.show(wanted);
-  if (parts.view?.jobId === wanted.job) {
+  parts.band.show(wanted);
+  if (parts.view && (parts.view.jobId ?? null) === wanted.job) {
     parts.view.showLines(wanted.lines);
     return;
   }
   parts.view?.close();
-  parts.view = wanted.job === null ? null : new JobView(wanted.job, parts.person, wanted.lines);
-  parts.detail.replaceChildren(
-    parts.view?.element ?? element("p", { className: "note" }, "Choose a job to see its output."),
-  );
-  parts.view?.focus();
-  document.title = wanted.job === null ? "sshjobs" : `${wanted.job} – sshjobs`;
+  parts.view = wanted.job === null ? new Overview() : new JobView(wanted.job, parts.person, wanted.lines);
+  parts.detail.replaceChildren(parts.view.element);
+  parts.view.focus();
+  setTitle(wanted.job === null ? "sshjobs" : `${wanted.job} – sshjobs`);
 }
 
 function close() {
   parts?.view?.close();
   parts?.list.close();
-  parts?.approvals.close();
+  parts?.band.close();
   parts = null;
 }
 

@@ -2,7 +2,7 @@
 
 import * as address from "./address.js";
 import { call } from "./api.js";
-import { attempt, element, field, form, say } from "./dom.js";
+import { attempt, element, field, form, mayAct, say } from "./dom.js";
 
 export class StartForm {
   #host = element("select", { required: true });
@@ -29,7 +29,7 @@ export class StartForm {
       made,
     );
     this.#template.addEventListener("change", () => this.#showTemplate());
-    if (person.role !== "read") this.#load();
+    if (mayAct(person)) this.#load();
   }
 
   // Shows the form if there are templates that the caller may use.
