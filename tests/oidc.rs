@@ -509,7 +509,13 @@ async fn a_refused_client_learns_where_to_get_a_token() {
         assert_eq!(metadata["authorization_servers"], json!([issuer.url]));
         assert_eq!(
             metadata["scopes_supported"],
-            json!(["sshjobs:read", "sshjobs:run", "sshjobs:admin"])
+            json!([
+                "sshjobs:read",
+                "sshjobs:observe",
+                "sshjobs:observe-output",
+                "sshjobs:run",
+                "sshjobs:admin"
+            ])
         );
     }
 }

@@ -289,7 +289,7 @@ async fn a_killed_program_does_not_stop_its_queue() {
     let mut second = command(&sshd, &["run", "--queue", "deploy", HOST, "--"]);
     let mut second = second.arg(noted(&sshd, "b")).spawn().unwrap();
     eventually("the second job is queued", async || {
-        told(&sshjobs(&sshd, &["jobs"])).contains("queued  ")
+        told(&sshjobs(&sshd, &["jobs"])).contains("queued")
     })
     .await;
 

@@ -63,10 +63,10 @@ fn status(member: &JobEntry) -> TestCaseStatus {
     if !standing.state.is_final() {
         let mut skipped = TestCaseStatus::skipped();
         let has_started = standing.state == JobState::Running;
-        skipped.set_message(if has_started {
-            "still running"
-        } else {
-            "not started"
+        skipped.set_message(match &standing.reason {
+            _ if has_started => "still running".to_owned(),
+            Some(reason) => format!("not started: {reason}"),
+            None => "not started".to_owned(),
         });
         return skipped;
     }

@@ -16,6 +16,7 @@ use crate::terminal::{
     Keyboard, KeyboardRole, KeysEnded, OwnScreen, Signals, has_unread_input, keyboard, stdin,
 };
 use crate::verbs::jobs::note_detached;
+use crate::verbs::keeper::is_keeper;
 use crate::verbs::{once_approved, spawn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_wire::remote::{Api, Control, NextBytes, Running};
@@ -39,7 +40,9 @@ pub async fn run(api: &Api, args: RunArgs) -> ProgramExit {
         if has_unread_input() {
             note("stdin is not passed on to a job in the background");
         }
-        note("run -d starts a durable job and prints its id, as `sshjobs spawn` does");
+        if !is_keeper() {
+            note("run -d starts a durable job and prints its id, as `sshjobs spawn` does");
+        }
         return spawn(api, args.into_spawn()).await;
     }
     if fleet::is_meant(&args.host) || args.fleet.is_set() {
@@ -132,6 +135,12 @@ async fn attempt(
             "job {id} outlives this command: `sshjobs {verb} {id}` continues it from elsewhere"
         ));
     }
+    if entry.standing.state == JobState::Queued {
+        note(&format!(
+            "{} waits for its turn; `sshjobs jobs` says for what, and Ctrl-C cancels it",
+            entry.job_id
+        ));
+    }
     let mut session = TerminalSession {
         running,
         screen,
@@ -155,7 +164,11 @@ async fn attempt(
     *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
     // Before `exit?` below, so that an error leaves no processes behind either.
     if signals.interrupted && !session.is_detached {
-        end_leftovers(&job).await;
+        // A server that is gone must not hold this program: another Ctrl-C ends it.
+        tokio::select! {
+            () = end_leftovers(&job) => {}
+            number = signals.next() => return Ok(ProgramExit::signaled(number).into()),
+        }
     }
     Ok(RunEnd {
         exit: exit?,

@@ -18,6 +18,9 @@ use sshjobs_wire::{Code, CommandRequest, Error, JobEntry, JobState, Service};
 /// Interval at which a fleet's start is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+/// The same in a process in the background, which may wait for days.
+const KEEPER_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Which event came first.
 enum SpawnBegin {
     Job(Box<Started>, Signals),
@@ -62,6 +65,7 @@ pub(super) async fn spawn_here(api: &Api, args: SpawnArgs) -> ProgramExit {
     let (started, mut signals) = match begun.await {
         Ok(SpawnBegin::Job(started, signals)) => (*started, signals),
         Ok(SpawnBegin::Signal(number)) => {
+            note("interrupted; if the job was started already, `sshjobs jobs` shows it");
             api.shutdown().await;
             return ProgramExit::signaled(number);
         }
@@ -130,7 +134,15 @@ async fn until_its_turn(
             if entry.standing.state == JobState::Queued {
                 let_spawn_return();
             }
-            sleep(CHECK_INTERVAL).await;
+            if is_keeper() && !has_state(api) {
+                return Err(no_state());
+            }
+            sleep(if is_keeper() {
+                KEEPER_INTERVAL
+            } else {
+                CHECK_INTERVAL
+            })
+            .await;
             entry = api.entry(&entry.job_id).await?;
         }
         Ok::<_, Error>(entry)
@@ -160,6 +172,26 @@ async fn until_its_turn(
         return Err(ProgramExit::of_error(&error));
     }
     Ok(entry)
+}
+
+/// Whether the state directory, which has the queues and the job, is still there.
+fn has_state(api: &Api) -> bool {
+    match api {
+        Api::Here(service) => service
+            .library()
+            .config()
+            .state_dir()
+            .is_none_or(|directory| directory.exists()),
+        Api::There(_) => true,
+    }
+}
+
+fn no_state() -> Error {
+    Error::new(
+        Code::Io,
+        "the state directory was deleted",
+        "start the job again",
+    )
 }
 
 /// Stays with a fleet until all of its members have started or never will, because only a running

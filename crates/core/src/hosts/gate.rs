@@ -131,8 +131,8 @@ impl Hosts {
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
     ) -> Result<(), Box<BecomeError>> {
-        let mut sent = None;
-        let passed = self.pass(login, &mut gate, reader, writer, &mut sent).await;
+        let passed = self.pass(login, &mut gate, reader, writer).await;
+        let sent = gate.sent_password().cloned();
         match passed {
             Ok(events) => {
                 reader.put_back(events);
@@ -164,14 +164,13 @@ impl Hosts {
         }
     }
 
-    /// Returns the events that the next reader must see. `sent` becomes the password that was sent.
+    /// Returns the events that the next reader must see.
     async fn pass(
         &self,
         login: GateLogin<'_>,
         gate: &mut Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
-        sent: &mut Option<SecretString>,
     ) -> Result<VecDeque<ChannelEvent>, BecomeRefusal> {
         let mut kept = VecDeque::new();
         let mut is_maybe_prompt = false;
@@ -193,7 +192,7 @@ impl Hosts {
                     if let GateStep::Refused(refusal) = gate.note_silence() {
                         return Err(refusal);
                     }
-                    *sent = Some(self.answer(login, gate, writer).await?);
+                    self.answer(login, gate, writer).await?;
                     // A person may have taken longer.
                     deadline = Instant::now() + GATE_TIME;
                     continue;
@@ -218,7 +217,7 @@ impl Hosts {
                 GateStep::Wait => {}
                 GateStep::MaybePrompt => is_maybe_prompt = true,
                 GateStep::SendPassword => {
-                    *sent = Some(self.answer(login, gate, writer).await?);
+                    self.answer(login, gate, writer).await?;
                     deadline = Instant::now() + GATE_TIME;
                 }
                 GateStep::Refused(refusal) => return Err(refusal),
@@ -246,12 +245,12 @@ impl Hosts {
         login: GateLogin<'_>,
         gate: &mut Gate,
         writer: &ChannelWriter,
-    ) -> Result<SecretString, BecomeRefusal> {
+    ) -> Result<(), BecomeRefusal> {
         let password = self.become_password(login, gate.becomes()).await?;
         // A lost connection shows in the next event.
         send_line(writer, &password).await.ok();
-        gate.note_answered(password.clone());
-        Ok(password)
+        gate.note_answered(password);
+        Ok(())
     }
 
     /// The password with which a program changes to another user: the configured one, one that was

@@ -218,6 +218,11 @@ impl Gate {
         self.step()
     }
 
+    /// The password that was sent, if it was asked for.
+    pub fn sent_password(&self) -> Option<&SecretString> {
+        self.answer.as_ref()
+    }
+
     /// Notes that this password was sent.
     pub fn note_answered(&mut self, password: SecretString) {
         self.answer = Some(password);

@@ -1,6 +1,5 @@
 //! The verb jobs.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -15,8 +14,7 @@ use crate::error::{Code, Error};
 use crate::leave_out::{is_false, is_zero};
 use crate::{Clamped, JobState, Members, Service, Standing};
 use sshjobs_core::jobs::{
-    Caller, Filter, Freshness, Job, JobId, Member, Phase, Selection, Summary, Verb, WaitsFor,
-    timestamp_of,
+    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, Verb, WaitsFor, timestamp_of,
 };
 
 /// List jobs, newest first.
@@ -230,6 +228,11 @@ impl Service {
 
     /// The newest jobs, or all if the request selects or counts by what only their entries say.
     async fn list_jobs(&self, request: &JobsRequest, limit: usize) -> Result<JobsReply, Error> {
+        let limit = if request.needs_all_jobs() {
+            usize::try_from(MOST_LISTED).unwrap_or(usize::MAX)
+        } else {
+            limit
+        };
         let filter = Filter {
             label: request.label.clone(),
             state: request.state.map(JobState::as_str),
@@ -245,10 +248,7 @@ impl Service {
             Freshness::AskHosts
         };
         let (mut found, total) = self.jobs.list(filter.clone(), look).await?;
-        if request.needs_all_jobs() {
-            // Only the hosts of the newest jobs are asked.
-            self.add_older(&mut found, &filter).await?;
-        } else if request.running_first && filter.state.is_none() && found.len() == limit {
+        if request.running_first && filter.state.is_none() && found.len() == limit {
             self.add_older_running(&mut found, &filter).await?;
         }
         let own = self.jobs.caller();
@@ -261,7 +261,7 @@ impl Service {
         }
         self.note_reasons(&mut jobs).await;
         if request.running_first {
-            jobs.sort_by_key(JobEntry::attention);
+            jobs.sort_by_key(|job| (job.attention(), job.queue_position));
         }
         Ok(JobsReply {
             jobs,
@@ -269,18 +269,6 @@ impl Service {
             counts: None,
             clamped: Vec::new(),
         })
-    }
-
-    /// Adds all jobs that are older than those found.
-    async fn add_older(&self, found: &mut Vec<Summary>, filter: &Filter) -> Result<(), Error> {
-        let all = Filter {
-            limit: usize::try_from(MOST_LISTED).unwrap_or(usize::MAX),
-            ..filter.clone()
-        };
-        let (all, _) = self.jobs.list(all, Freshness::Recorded).await?;
-        let newer: HashSet<JobId> = found.iter().map(|job| job.id.clone()).collect();
-        found.extend(all.into_iter().filter(|job| !newer.contains(&job.id)));
-        Ok(())
     }
 
     /// Adds the jobs that have not ended and are older than those found.

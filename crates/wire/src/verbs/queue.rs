@@ -157,6 +157,8 @@ impl QueueEntry {
             waiting += usize::from(waits);
             // Otherwise a job of another caller, or one whose record was deleted meanwhile.
             match visible.remove(&queued.id) {
+                // It leaves the queue when the next job looks.
+                Some(job) if job.standing.state.is_final() => {}
                 Some(job) => jobs.push(QueuedJobEntry {
                     place: waits.then_some(waiting),
                     held: queued.is_held,

@@ -63,12 +63,18 @@ fn show(reply: &QueueReply, name: Option<&str>, as_json: bool) -> ProgramExit {
     }
     if reply.queues.is_empty() {
         match name {
-            Some(name) => note(&format!("the queue {name} has no jobs")),
+            Some(name) => note(&format!("the queue {name} has no jobs, and is not held")),
             None => note(
                 "no job is in a queue; `sshjobs spawn --queue NAME HOST -- COMMAND` puts one there",
             ),
         }
         return ProgramExit::SUCCESS;
+    }
+    for queue in reply.queues.iter().filter(|queue| queue.held && queue.jobs.is_empty()) {
+        note(&format!(
+            "the queue {} has no jobs; those that join it wait",
+            queue.name
+        ));
     }
     let texts: Vec<String> = reply.queues.iter().map(in_lines).collect();
     print(&texts.join("\n\n"))
