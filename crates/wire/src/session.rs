@@ -142,13 +142,14 @@ mod tests {
             SessionChannel::Stdin,
             SessionChannel::Stdout,
             SessionChannel::Stderr,
+            SessionChannel::Leave,
         ] {
             assert_eq!(
                 SessionChannel::of(&channel.frame(b"ab")),
                 Some((channel, &b"ab"[..]))
             );
         }
-        assert_eq!(SessionChannel::of(b"\x03x"), None);
+        assert_eq!(SessionChannel::of(b"\x04x"), None);
         assert_eq!(SessionChannel::of(b""), None);
     }
 }
