@@ -33,7 +33,7 @@ export class Band {
     this.#notify.hidden = globalThis.Notification?.permission !== "default";
     this.waiting = element(
       "section",
-      { className: "waiting", "aria-label": "Jobs that wait for input", hidden: true },
+      { className: "waiting", "aria-label": "Waiting for input", hidden: true },
       element("h2", {}, "Waits for input"),
       this.#jobs,
       this.#others,

@@ -135,6 +135,7 @@ export class JobList {
       this.#items.delete(id);
     }
     const callers = new Set(jobs.map((job) => job.caller));
+    this.#list.classList.toggle("has-callers", callers.size > 1);
     jobs.forEach((job, index) => {
       let item = this.#items.get(job.job_id);
       if (!item) {
@@ -142,7 +143,7 @@ export class JobList {
         item.mark(this.current);
         this.#items.set(job.job_id, item);
       }
-      item.update(job, callers.size > 1);
+      item.update(job);
       // Moved only if it is somewhere else, so that the focus stays.
       if (this.#list.children[index] !== item.element) {
         this.#list.insertBefore(item.element, this.#list.children[index] ?? null);
@@ -218,10 +219,10 @@ class JobItem {
     this.link.href = address.linkTo({ job: this.jobId });
   }
 
-  update(job, showsCaller) {
+  update(job) {
     setText(this.#state, job.members ? membersInWords(job.members) : shortState(job));
     this.#state.className = `state ${stateClass(job)}`;
-    setText(this.#caller, showsCaller ? (job.caller ?? "you") : "");
+    setText(this.#caller, job.caller ?? "you");
     setText(this.#age, duration(Date.now() - (isRunning(job) ? job.started_at : (job.ended_at ?? job.started_at))));
     this.#members?.update();
   }
