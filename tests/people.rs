@@ -312,7 +312,7 @@ async fn a_person_holds_releases_and_moves_queued_jobs() {
     let listed = told(&queue(&["deploy"]));
     assert!(listed.contains("held: nothing starts"), "{listed}");
     told(&queue(&["release", "deploy"]));
-    eventually("the queue goes on", async || done().ends_with("held\n")).await;
+    eventually("the queue continues", async || done().ends_with("held\n")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use crate::note;
 /// Time after which a command counts as slow to end.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// Ends the row in which the terminal has echoed `^C`, so that what comes next begins a row of its own.
+/// Ends the row in which the terminal has echoed `^C`, so that the next text begins a row of its own.
 pub(crate) fn end_echoed_row() {
     if stdin().is_terminal() && stderr().is_terminal() {
         // Ignored: a closed terminal shows no row.

@@ -1,4 +1,4 @@
-// The list of jobs and fleets: a line for each, what needs a person first. What is filtered is part of the
+// The list of jobs and fleets: a line for each, those that need a person first. Filters are part of the
 // address.
 
 import * as address from "./address.js";

@@ -24,7 +24,7 @@ export class JobView {
   #command = element("code", { className: "command" });
   #position = element("span", { className: "hint" });
   #screen = null;
-  // The table of hosts; null for a job that is no fleet.
+  // The table of hosts; null for a job that is not a fleet.
   #fleet = null;
   #first = 1;
   #total = 0;

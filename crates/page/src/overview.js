@@ -1,4 +1,4 @@
-// What is shown beside the list while no job is chosen: what runs where, what has failed, and the queues.
+// The overview beside the list while no job is chosen: running jobs by host, failures, queues, health.
 
 import * as address from "./address.js";
 import { call, get } from "./api.js";

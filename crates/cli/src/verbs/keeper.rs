@@ -69,7 +69,7 @@ fn start() -> io::Result<Child> {
         .spawn()
 }
 
-/// Copies what a keeper writes. Returns its exit code, or success once it stays with a queued job.
+/// Copies the output of a keeper. Returns its exit code, or success once it stays with a queued job.
 fn relay(mut keeper: Child) -> io::Result<ProgramExit> {
     let mut errors = keeper.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
     // Ignored: a closed stderr can't show it.

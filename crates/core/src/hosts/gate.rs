@@ -311,7 +311,7 @@ impl Hosts {
         secrets.refuse_become_password(&login.password_for(becomes), password)
     }
 
-    /// Notes that a host told nothing about a password that it got.
+    /// Notes that a host has given no verdict about a password.
     pub fn give_up_become_password(&self, login: GateLogin<'_>, becomes: &Become) {
         self.secrets(&login.host.caller)
             .give_up_become_password(&login.password_for(becomes));

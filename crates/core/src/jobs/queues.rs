@@ -25,7 +25,7 @@ impl Jobs {
     /// Holds a whole queue, so that none of its jobs starts, or releases it.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the caller is no admin, or the policy does not let it signal jobs
+    /// [`Error::Refused`] if the caller is not an admin, or the policy does not let it signal jobs
     /// everywhere; [`Error::Queue`] if the queues can't be stored.
     pub async fn hold_queue(&self, name: &str, is_held: bool) -> Result<(), Error> {
         if !is_queue_name(name) {

@@ -40,7 +40,7 @@ impl BecomePassword<'_> {
 /// Maximum times that a person is asked for a password of all hosts.
 const MOST_QUESTIONS: u32 = 3;
 
-/// Time limit for the host that tries a password first. Then another one tries it.
+/// Time limit for the verdict of the host that gets a password first. Then another host gets it.
 const TRIAL: Duration = Duration::from_secs(30);
 
 /// Passwords that a person gave for all hosts of a fleet.
@@ -70,7 +70,7 @@ struct FleetPassword {
     refused_by: HashSet<HostConfig>,
 }
 
-/// What the person answered.
+/// Answer of the person.
 #[derive(Clone)]
 enum FleetAnswer {
     Given(SecretString),
@@ -83,7 +83,7 @@ pub(super) enum PasswordSource {
     Known(SecretString),
     /// The person gave none, or too many were refused.
     NotGiven,
-    /// Another host tries it: look again after its verdict.
+    /// Another host has it and has given no verdict: look again after that.
     OnTrial,
     /// The person must be asked for all hosts.
     Ask {
@@ -133,7 +133,7 @@ impl FleetPasswords {
         drop(timeout(TRIAL, verdicts.wait_for(|verdicts| *verdicts != seen)).await);
     }
 
-    /// Keeps the answer of the person for all hosts. The host that has asked tries it.
+    /// Keeps the answer of the person for all hosts. The host that has asked gets it first.
     pub(super) fn keep(
         &self,
         wanted: &BecomePassword<'_>,
@@ -174,7 +174,7 @@ impl FleetPasswords {
         may_try_another
     }
 
-    /// Notes that a host tells nothing about a password that it got. Another host may try it.
+    /// Notes that a host has given no verdict about a password. Another host may get it.
     pub(super) fn give_up(&self, wanted: &BecomePassword<'_>, fleet: &str) {
         if let Some(known) = lock(&self.by_fleet).get_mut(&FleetAccount::of(wanted, fleet)) {
             known.tried_since = None;

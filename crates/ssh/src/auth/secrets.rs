@@ -150,7 +150,7 @@ impl LoginSecrets {
             && self.fleet_passwords.refuse(wanted, fleet, password)
     }
 
-    /// Notes that a program told nothing about a password that it got: another host of the fleet may try it.
+    /// Notes that a program has given no verdict about a password: another host of the fleet may get it.
     pub fn give_up_become_password(&self, wanted: &BecomePassword<'_>) {
         if let Some(fleet) = wanted.fleet {
             self.fleet_passwords.give_up(wanted, fleet);

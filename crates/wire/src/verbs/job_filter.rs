@@ -6,7 +6,7 @@ use super::jobs::{JobEntry, JobsRequest};
 use crate::JobState;
 
 impl JobEntry {
-    /// What it means for a person.
+    /// Its kind, for a person who looks at a list.
     pub fn kind(&self) -> JobKind {
         if self.awaiting_input {
             return JobKind::Waiting;

@@ -8,7 +8,7 @@ use crate::Service;
 use crate::error::{Code, Error};
 use sshjobs_core::jobs::{CommandShell, Receiver, Recipe, Verb, unquote_words};
 
-/// Tell how a job was started.
+/// Get the arguments of a job's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecipeRequest {
@@ -28,7 +28,7 @@ pub struct RecipeReply {
 }
 
 impl Service {
-    /// Tells how a job was started, as far as that is stored.
+    /// Returns the arguments of a job's start, as far as they are stored.
     pub async fn recipe(&self, request: RecipeRequest) -> Result<RecipeReply, Error> {
         let job = self.job(Verb::Jobs, &request.job_id).await?;
         let recipe = job.recipe();

@@ -163,7 +163,7 @@ struct ListColumn {
 }
 
 const WHO: &str = "WHO";
-/// The columns. The first one is never cut, and the last one has what the others leave.
+/// The columns. The first one is never cut, and the last one has the remaining width.
 const COLUMNS: [ListColumn; 8] = [
     ListColumn {
         name: "JOB",

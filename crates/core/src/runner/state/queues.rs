@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_queue_starts_nothing_and_what_runs_goes_on() {
+    fn a_held_queue_starts_no_job_and_running_jobs_continue() {
         let mut queues = queues(&[("a", "deploy", &["web1"]), ("b", "deploy", &["web2"])]);
         let [a, b] = ["a", "b"].map(JobId::from);
         let two = rule(2, false);

@@ -154,7 +154,7 @@ async fn wait_in_queue(shared: &Arc<RunnerState>, job: &Job) -> Result<(), Spawn
             queues.join(joining.clone()).then(|| {
                 let turn = queues.take_turn(&id, rule);
                 let mut others = queues.ahead_of(&id, rule).unwrap_or_default();
-                // Nobody waits for a held job, and its process may be gone.
+                // No job waits for a held one, whose process may be gone.
                 others.extend(queues.held_jobs(&joining.queue));
                 (turn, others)
             })
