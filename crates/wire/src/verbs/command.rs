@@ -20,6 +20,7 @@ use sshjobs_core::jobs::{
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(inline)]
 pub struct CommandRequest {
     /// Host name from ssh_hosts.
     #[serde(default)]
