@@ -253,7 +253,7 @@ async fn each_line_has_its_time_when_that_is_wanted() {
             "web1,web2",
             "--timestamps",
             "--",
-            "echo a; sleep 1; echo b",
+            "echo a; sleep 3; echo b",
         ],
     ));
     let mut seconds: Vec<&str> = shown
