@@ -794,17 +794,15 @@ async fn the_question_of_a_fleet_stays_on_the_terminal() {
 
     let tmux = Tmux::start(&run, (100, 20));
 
-    let prompt = "password of worker for sudo:";
-    for host in ["the first", "the second"] {
-        tmux.shows(&[prompt]).await;
-        // Longer than the interval in which progress is drawn.
-        tokio::time::sleep(Duration::from_millis(700)).await;
-        let screen = tmux.screen();
-        let last = screen.trim_end().lines().last().unwrap_or_default();
-        assert!(last.contains(prompt), "{host}: {screen}");
-        tmux.text(ACCOUNT_PASSWORD);
-        tmux.press(&["Enter"]);
-    }
+    let prompt = "(all hosts of this run) password of worker for sudo:";
+    tmux.shows(&[prompt]).await;
+    // Longer than the interval in which progress is drawn.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    let screen = tmux.screen();
+    let last = screen.trim_end().lines().last().unwrap_or_default();
+    assert!(last.contains(prompt), "{screen}");
+    tmux.text(ACCOUNT_PASSWORD);
+    tmux.press(&["Enter"]);
     tmux.shows(&["| here", "ended with 0"]).await;
 }
 
