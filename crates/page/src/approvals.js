@@ -111,7 +111,7 @@ export class Approvals {
         ),
       ),
     );
-    // Without a command, the call itself says what is asked for.
+    // A call without a command is shown at once.
     item.querySelector("details").open = !approval.call.command;
     return { element: item, hint, left };
   }

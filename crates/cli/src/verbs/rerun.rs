@@ -149,8 +149,8 @@ fn start_args(start: CommandRequest) -> Result<StartArgs, Error> {
     })
 }
 
-/// Values of variables, from the person at the terminal: they are not stored. Never from this environment without
-/// being told: another caller may have named them.
+/// Asks the person at the terminal for the values of variables, which are not stored. This environment is not
+/// searched for them: another caller may have chosen the names, and would get the values.
 async fn ask_for(names: Vec<String>) -> Result<BTreeMap<String, SecretString>, Error> {
     let mut values = BTreeMap::new();
     for name in names {

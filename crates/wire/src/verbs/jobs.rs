@@ -336,7 +336,7 @@ impl Service {
 }
 
 impl JobEntry {
-    /// Notes what a queued job waits for. `None` if it may start.
+    /// Notes the condition for the start of a queued job. `None` if it may start.
     pub(super) fn note_turn(&mut self, waits_for: Option<WaitsFor>) {
         self.standing.reason = waits_for.as_ref().map(ToString::to_string);
         self.queue_position = waits_for.as_ref().and_then(WaitsFor::position);

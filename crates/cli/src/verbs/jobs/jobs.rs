@@ -274,8 +274,10 @@ fn counts_in_words(reply: &JobsReply) -> String {
 pub(crate) fn command_of(entry: &JobEntry) -> String {
     let was_refused =
         entry.standing.state == JobState::Refused || entry.kind() == JobKind::NotStarted;
-    let reason = entry.standing.reason.as_ref().filter(|_| was_refused);
-    let reason = reason.map(|reason| format!("({reason}) ")).unwrap_or_default();
+    let reason = match &entry.standing.reason {
+        Some(reason) if was_refused => format!("({reason}) "),
+        Some(_) | None => String::new(),
+    };
     let label = entry.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
     let user = entry.becomes.as_ref().map(|user| format!("as {user}: ")).unwrap_or_default();
     printable(&format!("{reason}{label}{user}{}", entry.command).replace('\n', " "))

@@ -31,7 +31,7 @@ pub(crate) struct QueueMember {
     pub(crate) is_held: bool,
 }
 
-/// What a job in a queue waits for.
+/// Condition for the start of a job in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueTurn {
     /// Nothing: it may start.
@@ -122,7 +122,7 @@ impl Queues {
             .collect()
     }
 
-    /// What a job waits for. `None` if it has no place.
+    /// Condition for the start of a job. `None` if it has no place.
     pub(crate) fn turn_of(&self, job: &JobId, rule: QueueRule) -> Option<QueueTurn> {
         let own = self.entries.iter().find(|entry| entry.job == *job)?;
         if own.has_turn {
@@ -150,7 +150,7 @@ impl Queues {
         })
     }
 
-    /// Gives a job its turn, if it may start. Returns what it waits for; `None` if it has no place.
+    /// Gives a job its turn, if it may start. Returns the condition; `None` if it has no place.
     pub(crate) fn take_turn(&mut self, job: &JobId, rule: QueueRule) -> Option<QueueTurn> {
         let turn = self.turn_of(job, rule)?;
         if turn == QueueTurn::Now
