@@ -29,7 +29,7 @@ pub fn render(text: &[u8], render: Render) -> Cow<'_, str> {
 ///
 /// Removes escape sequences (CSI, OSC, DCS …), C0 and C1 controls except tab, and bidi, tag and
 /// other invisible characters. Of frames that a bare CR overwrites, as progress bars print them,
-/// keeps the last one with visible text. Invalid UTF-8 becomes U+FFFD. Lines are independent: a
+/// keeps the last one with visible text, after GitLab's section marks if there are any. Invalid UTF-8 becomes U+FFFD. Lines are independent: a
 /// sequence left open at the end of a line does not affect the next.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
     clean_after(OpenEscape::None, line)
@@ -45,6 +45,7 @@ pub(super) fn clean_after(escape: OpenEscape, line: &[u8]) -> Cow<'_, str> {
     let mut view = CleanView {
         text: String::with_capacity(line.len()),
         overwrite: false,
+        marks: 0,
     };
     let mut parser = Parser::new();
     parser.advance(&mut view, escape.introducer());
@@ -207,16 +208,29 @@ pub(super) fn ends_inside_a_character(line: &[u8]) -> bool {
     std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none())
 }
 
+/// Whether a frame is a mark by which GitLab folds output. On a terminal, the next frame overwrites it. Readers get
+/// both.
+pub(super) fn is_section_mark(frame: &str) -> bool {
+    frame.starts_with("section_start:") || frame.starts_with("section_end:")
+}
+
 struct CleanView {
     text: String,
     /// After a CR, the next visible text starts a new frame.
     overwrite: bool,
+    /// Bytes of the section marks before the frame.
+    marks: usize,
 }
 
 impl CleanView {
     fn show(&mut self, c: char) {
         if std::mem::take(&mut self.overwrite) {
-            self.text.clear();
+            if self.text.get(self.marks..).is_some_and(is_section_mark) {
+                self.text.push(' ');
+                self.marks = self.text.len();
+            } else {
+                self.text.truncate(self.marks);
+            }
         }
         self.text.push(c);
     }
@@ -295,6 +309,28 @@ mod tests {
         assert_eq!(clean(b"10%\r50%\r100%"), "100%");
         assert_eq!(clean(b"10%\r\x1b[Kdone"), "done");
         assert_eq!(clean(b"100%\r"), "100%");
+    }
+
+    #[test]
+    fn marks_of_sections_stay_before_the_frame_that_overwrites_them() {
+        let lines = [
+            (
+                &b"\x1b[0Ksection_start:15:build[collapsed=true]\r\x1b[0K\x1b[1mCompile"[..],
+                "section_start:15:build[collapsed=true] Compile",
+            ),
+            (
+                b"section_end:16:a\r\x1b[0Ksection_start:17:b\r\x1b[0KTest",
+                "section_end:16:a section_start:17:b Test",
+            ),
+            (b"section_end:18:b\r\x1b[0K", "section_end:18:b"),
+            (b"section_start:19:c\r10%\r20%", "section_start:19:c 20%"),
+        ];
+        for (line, shown) in lines {
+            assert_eq!(clean(line), shown);
+            let pieces = crate::styled(line);
+            let text: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+            assert_eq!(text, shown);
+        }
     }
 
     #[test]

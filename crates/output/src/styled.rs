@@ -4,7 +4,7 @@ use std::mem;
 
 use vte::{Params, Parser, Perform};
 
-use super::render::{ends_inside_a_character, harmless_text, is_harmless};
+use super::render::{ends_inside_a_character, harmless_text, is_harmless, is_section_mark};
 
 /// A piece of a line with one style.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,12 +74,20 @@ struct StyledView {
     style: TextStyle,
     /// After a CR, the next visible text starts a new frame.
     overwrite: bool,
+    /// Bytes of the section marks before the frame.
+    marks: usize,
 }
 
 impl StyledView {
     fn show(&mut self, c: char) {
         if mem::take(&mut self.overwrite) {
-            self.pieces.clear();
+            let text: String = self.pieces.iter().map(|piece| piece.text.as_str()).collect();
+            if text.get(self.marks..).is_some_and(is_section_mark) {
+                self.show(' ');
+                self.marks = text.len() + 1;
+            } else {
+                self.truncate(self.marks);
+            }
         }
         match self.pieces.last_mut() {
             Some(last) if last.style == self.style => last.text.push(c),
@@ -88,6 +96,18 @@ impl StyledView {
                 style: self.style,
             }),
         }
+    }
+}
+
+impl StyledView {
+    /// Keeps the first bytes of the text.
+    fn truncate(&mut self, bytes: usize) {
+        let mut left = bytes;
+        self.pieces.retain_mut(|piece| {
+            piece.text.truncate(left);
+            left -= piece.text.len();
+            !piece.text.is_empty()
+        });
     }
 }
 
