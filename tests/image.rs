@@ -22,6 +22,12 @@ use support::{eventually, eventually_within};
 /// User id of the image.
 const USER: u32 = 10001;
 
+/// A port that is free just now.
+fn free_port() -> u16 {
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    free.local_addr().unwrap().port()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
     let config = std::env::var_os("SSHJOBS_TEST_SSH_CONFIG");
@@ -32,11 +38,7 @@ async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
         concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/Dockerfile"),
         Path::new(env!("CARGO_BIN_EXE_sshjobs")),
     );
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let port = free_port();
     let (address, mount) = (
         format!("127.0.0.1:{port}"),
         format!("{}:/home/sshjobs/.ssh:ro", ssh.path().display()),
@@ -80,14 +82,16 @@ async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
 /// again.
 const CLUSTER_START: Duration = Duration::from_secs(300);
 
-/// `docker compose` for the cluster of packaging/. Taken down when dropped.
-struct Cluster {
+/// `docker compose` for packaging/compose.yml. Taken down when dropped.
+struct Composed {
     project: String,
     port: u16,
+    /// The program, and the server's configuration.
     binary: tempfile::TempDir,
+    ssh: PathBuf,
 }
 
-impl Cluster {
+impl Composed {
     fn compose(&self, arguments: &[&str]) -> std::process::Output {
         let has_plugin = Command::new("docker")
             .args(["compose", "version"])
@@ -100,19 +104,17 @@ impl Cluster {
         } else {
             Command::new("docker-compose")
         };
-        let file = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/packaging/cluster/docker-compose.yml"
-        );
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/compose.yml");
         command
-            .args(["-f", file, "-p", &self.project])
+            .args(["-f", file, "-p", &self.project, "--profile", "replicas"])
             .args(arguments)
             .env("SSHJOBS_BINARY_DIR", self.binary.path())
             .env(
                 "SSHJOBS_DOCKERFILE",
                 concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/Dockerfile"),
             )
-            .env("SSHJOBS_SSH_DIR", self.binary.path())
+            .env("SSHJOBS_SSH_DIR", &self.ssh)
+            .env("SSHJOBS_CONFIG_DIR", self.binary.path())
             .env("SSHJOBS_PORT", self.port.to_string())
             .output()
             .expect("docker compose")
@@ -138,7 +140,7 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for Composed {
     #[expect(clippy::print_stderr, reason = "a failed test shows its logs")]
     fn drop(&mut self) {
         // Before `down` removes the containers.
@@ -162,15 +164,14 @@ async fn the_containers_of_a_cluster_answer_through_their_proxy() {
     std::fs::copy(env!("CARGO_BIN_EXE_sshjobs"), binary.path().join("sshjobs")).unwrap();
     std::fs::write(binary.path().join("config"), "Host web1\n").unwrap();
     std::fs::set_permissions(binary.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let cluster = Cluster {
+    let cluster = Composed {
         project: format!("sshjobs-cluster-test-{}", std::process::id()),
-        port: free.local_addr().unwrap().port(),
+        port: free_port(),
+        ssh: binary.path().to_owned(),
         binary,
     };
-    drop(free);
 
-    cluster.told(&["up", "--build", "--detach"]);
+    cluster.told(&["up", "--build", "--detach", "proxy"]);
 
     let url = format!("http://127.0.0.1:{}", cluster.port);
     cluster.wait_until_ready(&url).await;
@@ -189,4 +190,71 @@ async fn the_containers_of_a_cluster_answer_through_their_proxy() {
     for _ in 0..6 {
         assert_eq!(caller.ok("hosts", json!({}))["hosts"][0]["name"], "web1");
     }
+}
+
+/// A small policy with an audit log.
+const POLICY: &str = r#"
+[audit]
+file = "/var/lib/sshjobs/audit.jsonl"
+key = "/var/lib/sshjobs/audit.key"
+
+[[rules]]
+name = "look"
+verbs = ["hosts", "run"]
+commands = ["id *"]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_composed_server_has_tls_a_policy_and_an_audit_log() {
+    let config = std::env::var_os("SSHJOBS_TEST_SSH_CONFIG");
+    let config =
+        PathBuf::from(config.expect("this test needs the fleet: run it by `make test-containers`"));
+    let ssh = dot_ssh(&config, USER);
+    let binary = tempfile::tempdir().unwrap();
+    let file = |name: &str| binary.path().join(name);
+    std::fs::copy(env!("CARGO_BIN_EXE_sshjobs"), file("sshjobs")).unwrap();
+    std::fs::write(file("policy.toml"), POLICY).unwrap();
+    let (certificate, key) = (file("tls.crt"), file("tls.key"));
+    support::server::write_certificate("localhost", &certificate, &key);
+    std::os::unix::fs::chown(&key, Some(USER), None).unwrap();
+    std::fs::set_permissions(binary.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let server = Composed {
+        project: format!("sshjobs-server-test-{}", std::process::id()),
+        port: free_port(),
+        ssh: ssh.path().to_owned(),
+        binary,
+    };
+
+    server.told(&["up", "--build", "--detach", "server"]);
+
+    let inside =
+        |words: &[&str]| server.told(&[&["exec", "-T", "server", "sshjobs"], words].concat());
+    let token = inside(&["token", "new", "alice"]);
+    let url = format!("https://localhost:{}", server.port);
+    let call = |words: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+            .args(["--server", &url])
+            .args(words)
+            .env("SSHJOBS_TOKEN", &token)
+            .env("SSL_CERT_FILE", &certificate)
+            .output()
+            .unwrap()
+    };
+    eventually_within(CLUSTER_START, "the server answers over TLS", async || {
+        String::from_utf8_lossy(&call(&["hosts"]).stdout).contains("web1")
+    })
+    .await;
+    let refused = call(&["run", "web1", "--", "reboot"]);
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("policy_denied"),
+        "{refused:?}"
+    );
+    let audited = inside(&[
+        "audit",
+        "show",
+        "--denied",
+        "--policy",
+        "/config/policy.toml",
+    ]);
+    assert!(audited.contains("reboot"), "{audited}");
 }

@@ -26,19 +26,26 @@ pub struct Server {
 
 /// Writes a self-signed certificate for localhost with this common name, and its key. Returns both paths.
 pub fn certificate(sshd: &Sshd, name: &str) -> (String, String) {
-    let cert = sshd.path("cert.pem").display().to_string();
-    let key = sshd.path("key.pem").display().to_string();
+    let (certificate, key) = (sshd.path("cert.pem"), sshd.path("key.pem"));
+    write_certificate(name, &certificate, &key);
+    (certificate.display().to_string(), key.display().to_string())
+}
+
+/// The same, to these files.
+pub fn write_certificate(name: &str, certificate: &Path, key: &Path) {
     let status = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
         .args(["-pkeyopt", "ec_paramgen_curve:P-256"])
         .args(["-subj", &format!("/CN={name}")])
         .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-keyout", &key, "-out", &cert])
+        .arg("-keyout")
+        .arg(key)
+        .arg("-out")
+        .arg(certificate)
         .stderr(Stdio::null())
         .status();
     assert!(status.expect("openssl is installed").success());
-    (cert, key)
 }
 
 /// A response: the status, and the body as JSON (null if it is not JSON).
