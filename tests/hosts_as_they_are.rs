@@ -31,6 +31,8 @@ struct Expected {
     /// Whether the host says which machine it is, so that another process may signal the job. In a container
     /// whose first process is hidden it can't.
     is_known: bool,
+    /// Whether its processes can be inspected.
+    has_proc: bool,
 }
 
 /// What becomes of a command.
@@ -57,6 +59,7 @@ const ALL: Expected = Expected {
     durable: Durable::Runs,
     files: true,
     is_known: true,
+    has_proc: true,
 };
 const FILES_ONLY: Expected = Expected {
     commands: Commands::Refused,
@@ -71,6 +74,13 @@ const TAKEN_AWAY: Expected = Expected {
 };
 const IN_A_CONTAINER_THAT_HIDES: Expected = Expected {
     is_known: false,
+    ..ALL
+};
+
+/// On macOS and the BSDs, only ps tells about processes.
+const LIKE_MACOS: Expected = Expected {
+    is_known: false,
+    has_proc: false,
     ..ALL
 };
 
@@ -180,7 +190,7 @@ async fn check(name: &str, expected: Expected) {
         Durable::Runs => {
             check_durable(&jobs).await;
             check_input(&jobs).await;
-            check_signal_and_inspect(&host, &jobs, expected.is_known).await;
+            check_signal_and_inspect(&host, &jobs, expected).await;
         }
         Durable::RefusedBecause(words) => {
             let start = jobs.spawn(HOST, Command::shell("true").durable());
@@ -255,7 +265,10 @@ async fn check_input(jobs: &Jobs) {
     );
 }
 
-async fn check_signal_and_inspect(host: &Host, jobs: &Jobs, is_known: bool) {
+async fn check_signal_and_inspect(host: &Host, jobs: &Jobs, expected: Expected) {
+    let Expected {
+        is_known, has_proc, ..
+    } = expected;
     let command = Command::shell("sleep 1234 & wait").durable().timeout(PATIENCE * 10);
     let job = within("start", jobs.spawn(HOST, command)).await.unwrap();
     eventually("the command runs", async || {
@@ -263,10 +276,15 @@ async fn check_signal_and_inspect(host: &Host, jobs: &Jobs, is_known: bool) {
     })
     .await;
 
-    let processes = within("inspect", job.processes()).await.unwrap().unwrap();
+    let processes = within("inspect", job.processes()).await;
     let is_ours = |line: &str| line.contains("sleep 1234");
     let shown = format!("{processes:?}");
-    assert!(is_ours(&shown), "{shown}");
+    if has_proc {
+        assert!(is_ours(&shown), "{shown}");
+    } else {
+        let error = sshjobs_wire::Error::from(processes.unwrap_err());
+        assert!(error.message.contains("/proc"), "{error:?}");
+    }
     // By another process, which has to know that it is the same machine.
     let others = host.jobs();
     let same = if is_known {
@@ -349,6 +367,8 @@ hosts! {
     perl_lacks_a_module: "perl5opt-missing" => ALL;
     perl_is_a_shim: "perl-shim" => ALL;
     setsid_is_a_shim: "setsid-shim" => ALL;
+    neither_setsid_nor_proc_is_there: "like-macos" => LIKE_MACOS;
+    neither_setsid_nor_proc_nor_perl_is_there: "like-macos-without-perl" => LIKE_MACOS;
     sh_is_ksh93: "sh-is-ksh93" => ALL;
     sh_is_bash: "sh-is-bash" => ALL;
     sh_is_busybox: "sh-is-busybox" => ALL;

@@ -380,3 +380,60 @@ async fn a_job_is_started_again_with_its_surroundings() {
     let refused = sshjobs(&sshd, &["rerun", "last"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("text is not stored"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_and_end_of_a_job_that_nobody_followed_are_those_of_its_host() {
+    let sshd = Sshd::start().await;
+    // 25 lines, the last of which is unfinished.
+    let job = spawn(&sshd, &[HOST, "--", "seq 24 >&2; printf end"]);
+    let running = spawn(&sshd, &[HOST, "--", "seq 7; sleep 600"]);
+    let list = || told(&sshjobs(&sshd, &["jobs", "--json"]));
+    let entry = |id: &str| -> Value {
+        let entries = list();
+        let mut entries = entries.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        entries.find(|entry| entry["job_id"] == id).unwrap()
+    };
+    eventually(
+        "the list has the end of one job and the lines of both",
+        async || {
+            entry(&job)["exit_status"] == 0
+                && entry(&job)["total_lines"] == 25
+                && entry(&running)["total_lines"] == 7
+        },
+    )
+    .await;
+    // By the host's clock, in seconds, and not when the list was made.
+    let (started, ended) = (
+        entry(&job)["started_at"].as_u64().unwrap(),
+        entry(&job)["ended_at"].as_u64().unwrap(),
+    );
+    assert!(ended < started + 3_000, "{started} to {ended}");
+    told(&sshjobs(&sshd, &["log", &job]));
+    assert_eq!(entry(&job)["total_lines"], 25, "the same once it was read");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_comes_after_the_last_one_and_says_if_that_has_failed() {
+    let sshd = Sshd::start().await;
+    let failed = spawn(&sshd, &[HOST, "--", "exit 3"]);
+    sshjobs(&sshd, &["wait", &failed]);
+
+    let refused = sshjobs(&sshd, &["spawn", "--after-ok", "last", HOST, "--", "true"]);
+
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success(), "{told}");
+    assert!(told.contains(&failed), "{told}");
+    for (arguments, part) in [
+        (&["jobs", "--host", "web*"][..], "not the name of one host"),
+        (&["spawn", "--label", "", HOST, "--", "true"], "label"),
+    ] {
+        let wrong = sshjobs(&sshd, arguments);
+        assert_eq!(wrong.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            String::from_utf8_lossy(&wrong.stderr).contains(part),
+            "{wrong:?}"
+        );
+    }
+    let pinged = sshjobs(&sshd, &["ping", HOST, HOST]);
+    assert!(pinged.status.success(), "{pinged:?}");
+}

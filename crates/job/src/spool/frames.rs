@@ -1,6 +1,6 @@
 //! Parses the output of a follower. Malformed input never panics and never blocks.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -153,6 +153,12 @@ impl SpoolEnd {
             ["lost", "spool_gone"] => Self::SpoolGone,
             _ => Self::SupervisorDied,
         }
+    }
+
+    /// When the command ended, by the host's clock. `None` if the host recorded no time.
+    pub fn ended_at(&self) -> Option<SystemTime> {
+        let Self::Exited { measured, .. } = self else { return None };
+        UNIX_EPOCH.checked_add(Duration::from_secs(measured.ended_at?))
     }
 
     /// `rest` is the time of the end and the figures.

@@ -3,21 +3,25 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 
 use super::summary::Summary;
-use crate::hosts::{HostRef, Link};
+use crate::hosts::{HostRef, Link, run_short};
 use crate::runner::durable::{begin_following, install, outcome};
 use crate::runner::state::RunnerState;
-use sshjobs_job::spool::{FollowFrom, FrameReader, SpoolFrame, SpoolReply};
+use sshjobs_job::spool::{self, FollowFrom, FrameReader, SpoolEnd, SpoolFrame, SpoolReply};
 use sshjobs_job::{JobId, Phase};
 use sshjobs_ssh::{ChannelError, ChannelEvent};
 
 /// Maximum hosts asked at the same time.
 const AT_A_TIME: usize = 64;
+/// Time that is left for the answer of a host once its lines are counted.
+const TIME_TO_ANSWER: Duration = Duration::from_millis(300);
+/// Time limit for counting lines on a host.
+const COUNTING_TIME: Duration = Duration::from_secs(5);
 
 /// Asks the hosts of durable jobs in `summaries` that have neither ended nor an owner, and updates
 /// these summaries. A job whose host does not answer within `patience` keeps its last known state
@@ -43,7 +47,7 @@ pub(crate) async fn look_at_orphans(
     }
 
     let asking = by_host.into_iter().map(|(host, jobs)| async move {
-        let told = ask_host(shared, &host, &jobs).await;
+        let told = ask_host(shared, &host, &jobs, deadline).await;
         told.inspect_err(|why| tracing::debug!(%host, why, "its jobs can't be looked at"))
             .unwrap_or_default()
     });
@@ -54,28 +58,93 @@ pub(crate) async fn look_at_orphans(
         told.extend(answer);
     }
     for summary in summaries {
-        if let Some(phase) = told.remove(&summary.id) {
-            summary.status.phase = phase;
-            summary.last_seen_at = None;
+        if let Some(seen) = told.remove(&summary.id) {
+            seen.show_in(summary);
         }
     }
 }
 
-/// The current state of these jobs on their host.
+/// What a host knows of a job now.
+#[derive(Debug)]
+struct SeenOnHost {
+    phase: Phase,
+    /// By the host's clock.
+    ended_at: Option<SystemTime>,
+    /// Number of its lines. `None` if they were not counted.
+    lines: Option<u64>,
+}
+
+impl SeenOnHost {
+    fn running() -> Self {
+        Self {
+            phase: Phase::Running,
+            ended_at: None,
+            lines: None,
+        }
+    }
+
+    fn ended(end: SpoolEnd) -> Self {
+        Self {
+            ended_at: end.ended_at(),
+            phase: Phase::Ended(outcome(end)),
+            lines: None,
+        }
+    }
+
+    fn show_in(self, summary: &mut Summary) {
+        let status = &mut summary.status;
+        // The host's clock may be behind ours.
+        status.ended_at = self.ended_at.map(|time| time.max(status.started_at));
+        status.phase = self.phase;
+        if let Some(lines) = self.lines {
+            status.total_lines = lines.max(status.total_lines);
+        }
+        summary.last_seen_at = None;
+    }
+}
+
+/// What a host knows of these jobs now.
 async fn ask_host(
     shared: &RunnerState,
     host: &HostRef,
     jobs: &[JobId],
-) -> Result<HashMap<JobId, Phase>, String> {
+    deadline: Instant,
+) -> Result<HashMap<JobId, SeenOnHost>, String> {
     let lease = shared.hosts.pool().lease(host).await.map_err(|error| error.to_string())?;
     let link = Arc::clone(lease.connection());
-    if let Some(told) = follow_once(&link, jobs).await.map_err(|error| error.to_string())? {
-        return Ok(told);
+    let mut told = follow_once(&link, jobs).await.map_err(|error| error.to_string())?;
+    if told.is_none() {
+        // The host lacks the scripts of this version, but has jobs of another.
+        install(&link).await.map_err(|error| error.to_string())?;
+        told = follow_once(&link, jobs).await.map_err(|error| error.to_string())?;
     }
-    // The host lacks the scripts of this version, but has jobs of another.
-    install(&link).await.map_err(|error| error.to_string())?;
-    let told = follow_once(&link, jobs).await.map_err(|error| error.to_string())?;
-    told.ok_or_else(|| "the scripts could not be installed".to_owned())
+    let mut told = told.ok_or_else(|| "the scripts could not be installed".to_owned())?;
+    // The states have to arrive in time, with or without the numbers.
+    let counting = count_lines(&link, jobs, &mut told);
+    match timeout_at(deadline - TIME_TO_ANSWER, counting).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%host, %error, "lines can't be counted"),
+        Err(_) => tracing::debug!(%host, "lines can't be counted in time"),
+    }
+    Ok(told)
+}
+
+/// Adds the numbers of lines.
+async fn count_lines(
+    link: &Arc<Link>,
+    jobs: &[JobId],
+    told: &mut HashMap<JobId, SeenOnHost>,
+) -> Result<(), ChannelError> {
+    let jobs: Vec<&str> = jobs.iter().map(JobId::as_str).collect();
+    let command = spool::count_lines(&jobs);
+    let channel = link.open().await?.channel;
+    let printed = run_short(channel, &command, COUNTING_TIME).await?;
+    for (job, lines) in spool::counted_lines(&printed.stdout) {
+        if let Some(seen) = told.get_mut(&JobId::from(job)) {
+            seen.lines = Some(lines);
+        }
+    }
+    Ok(())
 }
 
 /// Everything a follower reports until it has examined each job once. `None` if the scripts are
@@ -83,7 +152,7 @@ async fn ask_host(
 async fn follow_once(
     link: &Arc<Link>,
     jobs: &[JobId],
-) -> Result<Option<HashMap<JobId, Phase>>, ChannelError> {
+) -> Result<Option<HashMap<JobId, SeenOnHost>>, ChannelError> {
     let lines = FollowFrom::states_only(jobs.iter().map(JobId::as_str));
     let name = format!("l{:016x}", rand::random::<u64>());
     let (mut reader, writer) = begin_following(link, &name, &lines).await?;
@@ -103,7 +172,7 @@ async fn follow_once(
             has_begun = true;
             match frame {
                 SpoolFrame::End { job, end, .. } => {
-                    told.insert(JobId::from(job.as_str()), Phase::Ended(outcome(end)));
+                    told.insert(JobId::from(job.as_str()), SeenOnHost::ended(end));
                 }
                 SpoolFrame::CaughtUp => has_caught_up = true,
                 SpoolFrame::Alive | SpoolFrame::ProcessGroup { .. } | SpoolFrame::Data { .. } => {}
@@ -112,7 +181,7 @@ async fn follow_once(
         if has_caught_up {
             // The follower has examined every job, so one without an end is running.
             for id in jobs {
-                told.entry(id.clone()).or_insert(Phase::Running);
+                told.entry(id.clone()).or_insert_with(SeenOnHost::running);
             }
             break true;
         }
