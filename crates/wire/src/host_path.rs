@@ -35,10 +35,17 @@ impl PathOnHosts {
         })
     }
 
-    /// The path as it was typed, for messages.
+    /// The path as it was typed, for messages; without `./` before it.
     pub fn shown(&self, host: &str) -> String {
-        format!("{host}:{}", self.path)
+        shown_at(host, &self.path)
     }
+}
+
+/// `HOST:PATH` for people, without a leading `./`.
+pub fn shown_at(host: &str, path: &RemotePath) -> String {
+    let path = path.to_string();
+    let plain = path.strip_prefix("./").filter(|rest| !rest.is_empty()).unwrap_or(&path);
+    format!("{host}:{plain}")
 }
 
 /// Position of the colon that ends the host. Colons in brackets and in `tag:NAME` belong to it.

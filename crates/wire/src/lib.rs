@@ -37,7 +37,7 @@ pub use config_file::{ConfigFileError, load_config, parse_config};
 pub use error::{Code, Error, Hint};
 pub use export::ExportFormat;
 pub use fleet::{Group, Members};
-pub use host_path::PathOnHosts;
+pub use host_path::{PathOnHosts, shown_at};
 pub use pass_on::{PassOn, PassedCall, not_passed_on};
 pub use reached_at::ReachedAt;
 pub use request::WireRequest;
@@ -52,16 +52,17 @@ pub use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{
     ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, AuditLine, AuditReply,
-    Because, ChangedRow, CommandRequest, CursorAt, DeliveryRoute, DetailArg, EditArg, Encoding,
-    EndReason, EventKind, FileEntry, FileUnit, FirstError, ForgetReply, ForgetRequest, ForgetWhat,
-    ForwardAction, ForwardEntry, ForwardReply, ForwardRequest, GetReply, GetRequest, HostEntry,
-    HostsReply, HostsRequest, JobCounts, JobEntry, JobEvent, JobKind, JobTail, JobsReply,
-    JobsRequest, LastLinesOf, LineRecord, LookRequest, MatchEntry, Partial, ProcessEntry,
-    ProcessList, PutGroup, PutReply, PutRequest, QueueAction, QueueEntry, QueueReply, QueueRequest,
-    QueuedJobEntry, ReadReply, ReadRequest, RecipeReply, RecipeRequest, Repeat, RunOptions,
-    RunReply, RunRequest, Screen, ScreenPart, SearchReply, SearchRequest, SettingEntry,
-    SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName, StyledRow, StyledSpan,
-    TailReply, TailRequest, TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest,
-    WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
+    Because, CallChange, ChangedRow, CommandRequest, Comparison, CursorAt, DeliveryRoute,
+    DetailArg, ERROR_WORDS, EditArg, Encoding, EndReason, EventKind, FileEntry, FileUnit,
+    FirstError, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction, ForwardEntry, ForwardReply,
+    ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply, HostsRequest, JobCounts, JobEntry,
+    JobEvent, JobKind, JobTail, JobsReply, JobsRequest, LastLinesOf, LineRecord, LookRequest,
+    MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup, PutReply, PutRequest, QueueAction,
+    QueueEnd, QueueEntry, QueuePlaceArg, QueueReply, QueueRequest, QueuedJobEntry, ReadReply,
+    ReadRequest, RecipeReply, RecipeRequest, Repeat, RunOptions, RunReply, RunRequest, Screen,
+    ScreenPart, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
+    SpawnReply, SpawnRequest, StreamName, StyledRow, StyledSpan, TailReply, TailRequest,
+    TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

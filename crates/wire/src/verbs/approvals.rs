@@ -1,5 +1,6 @@
 //! The verbs about approvals: list them, and answer one.
 
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use schemars::JsonSchema;
@@ -80,9 +81,39 @@ pub struct ApprovalEntry {
     pub expires_at: u64,
     /// What approvers said.
     pub votes: Vec<VoteEntry>,
+    /// What differs from the asker's last approved call of this verb on this host. Absent if none was approved in the
+    /// last day, and in the reply to a vote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Comparison>,
     /// The job that the call has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
+}
+
+/// A call beside an earlier one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Comparison {
+    /// Id of the earlier call's approval.
+    pub id: String,
+    /// When the earlier call was asked for, in milliseconds since the Unix epoch.
+    pub asked_at: u64,
+    /// The fields of the call that differ. Empty if it is the same call again.
+    pub changes: Vec<CallChange>,
+}
+
+/// A field of a call that differs from that of an earlier one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct CallChange {
+    /// Its name.
+    pub field: String,
+    /// Its earlier value. Absent if the earlier call had none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    /// Its value now. Absent if the call has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Value>,
 }
 
 /// What an approver said.
@@ -133,6 +164,47 @@ impl ApprovalEntry {
                 })
                 .collect(),
             job_id: approval.job,
+            compared: None,
+        }
+    }
+
+    /// Entries of approvals, in the same order, each compared with the last one before it that was approved.
+    fn compared(approvals: Vec<Approval>) -> Vec<Self> {
+        let mut entries: Vec<Self> = Vec::with_capacity(approvals.len());
+        for approval in approvals {
+            let mut entry = Self::of(approval);
+            let earlier = entries.iter().rev().find(|earlier| {
+                earlier.is_approved()
+                    && earlier.asker == entry.asker
+                    && earlier.host == entry.host
+                    && earlier.call.get("verb") == entry.call.get("verb")
+            });
+            entry.compared = earlier.map(|earlier| Comparison::of(earlier, &entry));
+            entries.push(entry);
+        }
+        entries
+    }
+
+    fn is_approved(&self) -> bool {
+        matches!(self.state, ApprovalState::Approved | ApprovalState::Used)
+    }
+}
+
+impl Comparison {
+    fn of(earlier: &ApprovalEntry, now: &ApprovalEntry) -> Self {
+        let fields: BTreeSet<&String> = earlier.call.keys().chain(now.call.keys()).collect();
+        let changes = fields.into_iter().filter_map(|field| {
+            let (before, now) = (earlier.call.get(field), now.call.get(field));
+            (before != now).then(|| CallChange {
+                field: field.clone(),
+                before: before.cloned(),
+                now: now.cloned(),
+            })
+        });
+        Self {
+            id: earlier.id.clone(),
+            asked_at: earlier.asked_at,
+            changes: changes.collect(),
         }
     }
 }
@@ -140,9 +212,10 @@ impl ApprovalEntry {
 impl Service {
     /// Approvals that the caller asked for. An approver also sees those on the hosts of its token.
     pub async fn approvals(&self, request: ApprovalsRequest) -> Result<ApprovalsReply, Error> {
-        let approvals = self.library().approvals().await?.into_iter().map(ApprovalEntry::of);
+        let approvals = ApprovalEntry::compared(self.library().approvals().await?);
         Ok(ApprovalsReply {
             approvals: approvals
+                .into_iter()
                 .filter(|entry| request.all || entry.state == ApprovalState::Pending)
                 .collect(),
         })
@@ -150,8 +223,8 @@ impl Service {
 
     /// One approval that the caller may see.
     pub async fn approval(&self, id: &str) -> Result<ApprovalEntry, Error> {
-        let found = self.library().approvals().await?.into_iter().find(|known| known.id == id);
-        found.map(ApprovalEntry::of).ok_or_else(|| {
+        let approvals = ApprovalEntry::compared(self.library().approvals().await?);
+        approvals.into_iter().find(|known| known.id == id).ok_or_else(|| {
             let shown: String = id.chars().take(64).collect();
             Error::new(
                 Code::NotFound,

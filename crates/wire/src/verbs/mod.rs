@@ -1,36 +1,25 @@
-//! One file for each verb: its request, its reply, and the method that performs it.
+//! One file for each verb: its request, its reply, and the method that performs it. Verbs with several files have a
+//! folder.
 
 mod approvals;
 mod at_replica;
 mod audit;
 mod command;
-mod copy;
-mod end_reason;
+mod displayed;
 mod events;
-mod file_paths;
+mod files;
 mod forget;
 mod forward;
-mod get;
-mod hints;
 mod hosts;
-mod job_filter;
-mod job_kind;
 mod jobs;
 mod look;
 mod notifications;
-mod one_job;
 mod paste;
-mod processes;
-mod put;
-mod queue;
 mod read;
-mod recipe;
 mod requests;
 mod run;
 mod screen;
 mod search;
-mod search_files;
-mod search_output;
 mod signal;
 mod span;
 mod spawn;
@@ -40,31 +29,32 @@ mod wait;
 mod write;
 
 pub use approvals::{
-    ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, VoteEntry, VoteRequest,
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, ApproverAnswer, CallChange, Comparison,
+    VoteEntry, VoteRequest,
 };
 pub use audit::{AuditLine, AuditReply};
 pub use command::CommandRequest;
 #[doc(hidden)]
 pub use command::parse_become;
-pub use copy::CopiedTree;
-pub use end_reason::EndReason;
 pub use events::{EventKind, JobEvent};
+pub use files::CopiedTree;
+#[doc(hidden)]
+pub use files::parse_mode;
+pub use files::{
+    EditArg, FileEntry, FileUnit, GetReply, GetRequest, PutGroup, PutReply, PutRequest,
+};
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
-pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
-pub use hints::FirstError;
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry, TemplateEntry};
-pub use job_kind::{JobCounts, JobKind};
-pub use jobs::{JobEntry, JobsReply, JobsRequest};
+pub(crate) use jobs::explain_queue;
+pub use jobs::{
+    DetailArg, ERROR_WORDS, EndReason, FirstError, JobCounts, JobEntry, JobKind, JobsReply,
+    JobsRequest, ProcessEntry, ProcessList, QueueAction, QueueEnd, QueueEntry, QueuePlaceArg,
+    QueueReply, QueueRequest, QueuedJobEntry, RecipeReply, RecipeRequest, TerminalEntry,
+};
 pub use look::LookRequest;
 pub use notifications::{NotificationEntry, NotificationsReply};
-pub use processes::{DetailArg, ProcessEntry, ProcessList, TerminalEntry};
-pub use put::parse_mode;
-pub use put::{EditArg, PutGroup, PutReply, PutRequest};
-pub(crate) use queue::explain_queue;
-pub use queue::{QueueAction, QueueEntry, QueueReply, QueueRequest, QueuedJobEntry};
 pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
-pub use recipe::{RecipeReply, RecipeRequest};
 pub use run::{RunOptions, RunReply, RunRequest};
 pub use screen::{ChangedRow, CursorAt, Screen, ScreenPart, Size, StyledRow};
 pub use search::{MatchEntry, SearchReply, SearchRequest};

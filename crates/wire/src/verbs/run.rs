@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::command::CommandRequest;
-use super::hints::{FirstError, HintFacts, first_error, hint};
-use super::search::displayed;
+use super::displayed::displayed;
+use super::jobs::{FirstError, HintFacts, first_error, hint};
 use super::tail::{KnownOutput, MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};

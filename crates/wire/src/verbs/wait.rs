@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use super::events::{EventKind, JobEvent, awaited, position};
-use super::hints::first_error;
+use super::jobs::first_error;
 use super::jobs::{JobEntry, shortened};
 use crate::clamp::Clamps;
 use crate::error::Error;

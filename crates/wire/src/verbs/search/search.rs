@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tail::{MOST_BYTES, StreamName, regex};
 use crate::clamp::Clamps;
 use crate::error::Error;
 use crate::leave_out::is_zero;
+use crate::verbs::displayed::displayed;
+use crate::verbs::tail::{MOST_BYTES, StreamName, regex};
 use crate::{Clamped, Service, StreamArg};
-use sshjobs_core::jobs::{Job, Line, LineNo, Match, SearchQuery, SearchResult, Verb};
+use sshjobs_core::jobs::{Job, LineNo, Match, SearchQuery, SearchResult, Verb};
 
 /// Search a job's output for a pattern.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -152,9 +153,4 @@ impl MatchEntry {
             after: displayed(job, found.after),
         }
     }
-}
-
-/// Lines as text: in a fleet, each after the name of its host.
-pub(super) fn displayed(job: &Job, lines: Vec<Line>) -> Vec<String> {
-    lines.into_iter().map(|line| job.display(line)).collect()
 }

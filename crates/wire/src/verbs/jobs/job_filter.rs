@@ -53,22 +53,22 @@ impl JobEntry {
 
 impl JobsRequest {
     /// Whether all jobs must be looked at, not only the newest.
-    pub(super) fn needs_all_jobs(&self) -> bool {
+    pub(in crate::verbs) fn needs_all_jobs(&self) -> bool {
         self.counts || self.only.is_some() || self.text.is_some()
     }
 
     /// Whether a job has the text of the request, if there is one.
-    pub(super) fn mentioned_by(&self, job: &JobEntry) -> bool {
+    pub(in crate::verbs) fn mentioned_by(&self, job: &JobEntry) -> bool {
         self.text.as_ref().is_none_or(|text| job.mentions(text))
     }
 
     /// Whether a job is of the kind of the request, if there is one.
-    pub(super) fn is_for_kind_of(&self, job: &JobEntry) -> bool {
+    pub(in crate::verbs) fn is_for_kind_of(&self, job: &JobEntry) -> bool {
         self.only.is_none_or(|kind| kind == job.kind())
     }
 
     /// Whether the filters beside `job_id` select a job.
-    pub(super) fn selects(&self, job: &JobEntry) -> bool {
+    pub(in crate::verbs) fn selects(&self, job: &JobEntry) -> bool {
         self.host.as_ref().is_none_or(|host| *host == job.host)
             && (self.label.is_none() || self.label == job.label)
             && self.state.is_none_or(|state| state == job.standing.state)

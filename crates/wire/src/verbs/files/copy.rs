@@ -29,21 +29,21 @@ const COPY: &str = "copy";
 
 /// The source of a copy to hosts.
 #[derive(Clone)]
-pub(super) enum CopySource {
+pub(in crate::verbs) enum CopySource {
     /// A file, and its permissions.
     File(LocalFile, u32),
     Directory(Arc<SourceDirectory>),
 }
 
 /// A directory with the files to copy.
-pub(super) enum SourceDirectory {
+pub(in crate::verbs) enum SourceDirectory {
     BelowRoot(DirectoryBelowRoot),
     /// A copy of another host's directory.
     Temporary(TemporaryCopy),
 }
 
 /// A copy that is removed when it is dropped.
-pub(super) struct TemporaryCopy {
+pub(in crate::verbs) struct TemporaryCopy {
     directory: TempDir,
     /// Entries of the source host that could not be copied to this machine.
     left_out: CopiedTree,
@@ -56,7 +56,7 @@ impl Drop for TemporaryCopy {
 }
 
 impl SourceDirectory {
-    pub(super) fn path(&self) -> PathBuf {
+    pub(in crate::verbs) fn path(&self) -> PathBuf {
         match self {
             Self::BelowRoot(directory) => directory.path(),
             Self::Temporary(copy) => copy.directory.path().join(COPY),
@@ -64,7 +64,7 @@ impl SourceDirectory {
     }
 
     /// The result for the caller, with paths as the caller knows them.
-    pub(super) fn copied(&self, report: TreeReport) -> CopiedTree {
+    pub(in crate::verbs) fn copied(&self, report: TreeReport) -> CopiedTree {
         let mut tree = CopiedTree::of(report, &self.path(), "");
         if let Self::Temporary(TemporaryCopy { left_out, .. }) = self {
             tree.failed += left_out.failed;
@@ -98,7 +98,7 @@ pub struct CopiedTree {
 
 impl CopiedTree {
     /// What was copied. Paths below `local`, which the caller has not named so, begin with `named`.
-    pub(super) fn of(report: TreeReport, local: &Path, named: &str) -> Self {
+    pub(in crate::verbs) fn of(report: TreeReport, local: &Path, named: &str) -> Self {
         let local = local.display().to_string();
         let failures = report
             .failed
@@ -119,7 +119,7 @@ impl CopiedTree {
 impl Service {
     /// Opens what `from` names: an absolute path below a root for transfers, or `HOST:PATH`, which is
     /// copied to this machine first. A directory needs `recursive`.
-    pub(super) async fn copy_source(
+    pub(in crate::verbs) async fn copy_source(
         &self,
         from: &str,
         recursive: bool,
@@ -220,7 +220,7 @@ fn make_removable(directory: &Path) {
 }
 
 /// What there is at a path of a host.
-pub(super) async fn kind_at(jobs: &Jobs, at: HostPath<'_>) -> Result<FileKind, Error> {
+pub(in crate::verbs) async fn kind_at(jobs: &Jobs, at: HostPath<'_>) -> Result<FileKind, Error> {
     let files = jobs.files_at(at).await?;
     let path = files.expand(at.path).await.map_err(about(at.host))?;
     let found = files.stat(&path).await.map_err(about(at.host))?;

@@ -17,7 +17,7 @@ use sshjobs_core::jobs::{
 const MOST_LISTED: usize = 100_000;
 
 /// List queues, or change the order of the jobs that wait in them.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct QueueRequest {
     /// What to do. Default: list.
@@ -29,10 +29,9 @@ pub struct QueueRequest {
     /// Job to hold, release or move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<String>,
-    /// New place of the job among those that wait: 1 starts next. 0 is the last place.
+    /// New place of the job among those that wait: "first", "last", or a number; 1 starts next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub place: Option<u64>,
+    pub place: Option<QueuePlaceArg>,
 }
 
 /// What to do with queues.
@@ -49,6 +48,28 @@ pub enum QueueAction {
     Release,
     /// Move a job to a place.
     Move,
+}
+
+/// A place among the jobs that wait in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(inline)]
+pub enum QueuePlaceArg {
+    /// A number; 1 starts next.
+    Number(#[schemars(range(min = 1))] u64),
+    /// An end of the queue.
+    End(QueueEnd),
+}
+
+/// An end of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum QueueEnd {
+    /// The job starts next.
+    First,
+    /// All others start before it.
+    Last,
 }
 
 /// The queues, after the change.
@@ -85,10 +106,7 @@ pub struct QueuedJobEntry {
     /// Its place among the jobs that wait and are not held; 1 starts next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<usize>,
-    /// Whether it waits until it is released.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub held: bool,
-    /// The job.
+    /// The job. Its `held` is true only if the job itself is held, not if only its queue is.
     #[serde(flatten)]
     pub job: JobEntry,
 }
@@ -161,8 +179,10 @@ impl QueueEntry {
                 Some(job) if job.standing.state.is_final() => {}
                 Some(job) => jobs.push(QueuedJobEntry {
                     place: waits.then_some(waiting),
-                    held: queued.is_held,
-                    job,
+                    job: JobEntry {
+                        held: queued.is_held,
+                        ..job
+                    },
                 }),
                 None => others += 1,
             }
@@ -178,15 +198,17 @@ impl QueueEntry {
     }
 }
 
-fn place(number: Option<u64>) -> Result<QueuePlace, Error> {
-    match number {
-        None => Err(Error::invalid(
+fn place(asked: Option<QueuePlaceArg>) -> Result<QueuePlace, Error> {
+    match asked {
+        None | Some(QueuePlaceArg::Number(0)) => Err(Error::invalid(
             "move needs a place",
-            "use 1 for the next to start, 0 for the last",
+            "use \"first\", \"last\", or a number; 1 starts next",
         )),
-        Some(0) => Ok(QueuePlace::Last),
-        Some(1) => Ok(QueuePlace::First),
-        Some(number) => Ok(QueuePlace::Number(
+        Some(QueuePlaceArg::End(QueueEnd::Last)) => Ok(QueuePlace::Last),
+        Some(QueuePlaceArg::End(QueueEnd::First) | QueuePlaceArg::Number(1)) => {
+            Ok(QueuePlace::First)
+        }
+        Some(QueuePlaceArg::Number(number)) => Ok(QueuePlace::Number(
             usize::try_from(number).unwrap_or(usize::MAX),
         )),
     }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-use super::search::displayed;
+use crate::verbs::displayed::displayed;
 use crate::{JobState, Standing};
 use sshjobs_core::jobs::{LineNo, ReadableJob, SearchQuery, Selection, Stream};
 
@@ -19,11 +19,11 @@ pub struct FirstError {
     pub lines: Vec<String>,
 }
 
-/// Words of lines that look like an error.
-static ERROR: LazyLock<Regex> = LazyLock::new(|| {
-    let words = r"(?i)\b(error|fatal|failed|panic|panicked|traceback|undefined)\b";
-    Regex::new(words).expect("it is a pattern")
-});
+/// Words of lines that look like an error, as a pattern. The page has the same.
+pub const ERROR_WORDS: &str = r"\b(error|fatal|failed|panic|panicked|traceback|undefined)\b";
+
+static ERROR: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(&format!("(?i){ERROR_WORDS}")).expect("it is a pattern"));
 
 /// Messages of shells about an unbalanced quote.
 const QUOTING: [&str; 5] = [
@@ -37,7 +37,7 @@ const QUOTING: [&str; 5] = [
 const BUFFERED_MS: u64 = 20_000;
 
 /// The first line that looks like an error, of stderr if it has one. `None` unless the job has failed.
-pub(super) async fn first_error(job: &ReadableJob) -> Option<FirstError> {
+pub(in crate::verbs) async fn first_error(job: &ReadableJob) -> Option<FirstError> {
     let standing = Standing::of(&job.status());
     if !standing.has_failed() || job.is_fleet() {
         return None;
@@ -70,20 +70,20 @@ pub(super) async fn first_error(job: &ReadableJob) -> Option<FirstError> {
 
 /// Facts of a job from which a hint is chosen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct HintFacts<'a> {
-    pub(super) job_id: &'a str,
-    pub(super) standing: &'a Standing,
-    pub(super) has_terminal: bool,
-    pub(super) total_lines: u64,
-    pub(super) silent_ms: u64,
+pub(in crate::verbs) struct HintFacts<'a> {
+    pub(in crate::verbs) job_id: &'a str,
+    pub(in crate::verbs) standing: &'a Standing,
+    pub(in crate::verbs) has_terminal: bool,
+    pub(in crate::verbs) total_lines: u64,
+    pub(in crate::verbs) silent_ms: u64,
     /// The lines of the reply.
-    pub(super) lines: &'a [String],
+    pub(in crate::verbs) lines: &'a [String],
     /// Whether the reply leaves lines out.
-    pub(super) omits_lines: bool,
+    pub(in crate::verbs) omits_lines: bool,
 }
 
 /// The likely next step after a reply about a job.
-pub(super) fn hint(facts: HintFacts<'_>) -> Option<String> {
+pub(in crate::verbs) fn hint(facts: HintFacts<'_>) -> Option<String> {
     let HintFacts {
         job_id,
         standing,

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::CommandRequest;
 use crate::Service;
 use crate::error::{Code, Error};
+use crate::verbs::command::CommandRequest;
 use sshjobs_core::jobs::{CommandShell, Receiver, Recipe, Verb, unquote_words};
 
 /// Get the arguments of a job's start.

@@ -31,7 +31,7 @@ pub struct EndReason {
 
 impl EndReason {
     /// Why a job ended. `None` if it has not.
-    pub(super) async fn of(job: &Job) -> Option<Self> {
+    pub(in crate::verbs) async fn of(job: &Job) -> Option<Self> {
         let cause = job.end_cause().await?;
         Some(Self::new(job, &cause))
     }

@@ -147,6 +147,6 @@ fn state_in_words(state: char) -> &'static str {
     }
 }
 
-pub(super) fn milliseconds(duration: std::time::Duration) -> u64 {
+pub(in crate::verbs) fn milliseconds(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::look::not_read_only;
-use super::run::after_start;
 use super::search::{MatchEntry, SearchReply, SearchRequest};
 use super::search_output::{MatchFormat, SearchOutput};
-use super::tail::{MOST_BYTES, regex};
 use crate::Service;
 use crate::clamp::{Clamped, Clamps};
 use crate::error::{Code, Error};
+use crate::verbs::look::not_read_only;
+use crate::verbs::run::after_start;
+use crate::verbs::tail::{MOST_BYTES, regex};
 use sshjobs_core::jobs::{Look, ReadableJob, Verb, clean};
 
 /// Longest search, with the login before.
@@ -79,7 +79,10 @@ struct Printed {
 
 impl Service {
     /// Searches the files below a path of a host. Binary files are skipped, unless the path names one.
-    pub(super) async fn search_files(&self, request: SearchRequest) -> Result<SearchReply, Error> {
+    pub(in crate::verbs) async fn search_files(
+        &self,
+        request: SearchRequest,
+    ) -> Result<SearchReply, Error> {
         if request.path.is_none() || !request.job_id.is_empty() {
             return Err(Error::invalid(
                 "a search in files needs host and path",

@@ -15,7 +15,7 @@ const LONGEST_RECORD: usize = 4 << 20;
 
 /// How a program prints matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MatchFormat {
+pub(in crate::verbs) enum MatchFormat {
     /// `rg --json`: an object a line.
     Json,
     /// `grep -nHZ`: `PATH NUL NUMBER:TEXT`, where a path may have several lines.
@@ -23,7 +23,7 @@ pub(super) enum MatchFormat {
 }
 
 /// Reads the output of a search piece by piece.
-pub(super) struct SearchOutput {
+pub(in crate::verbs) struct SearchOutput {
     format: MatchFormat,
     /// The start of the next match.
     rest: Vec<u8>,
@@ -65,7 +65,7 @@ impl RipgrepText {
 }
 
 impl SearchOutput {
-    pub(super) fn new(format: MatchFormat) -> Self {
+    pub(in crate::verbs) fn new(format: MatchFormat) -> Self {
         Self {
             format,
             rest: Vec::new(),
@@ -76,7 +76,7 @@ impl SearchOutput {
     }
 
     /// The matches that are complete with these bytes.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<MatchEntry> {
+    pub(in crate::verbs) fn take(&mut self, bytes: &[u8]) -> Vec<MatchEntry> {
         let mut bytes = bytes;
         if self.is_skipping {
             let Some(end) = memchr(b'\n', bytes) else { return Vec::new() };
@@ -107,7 +107,7 @@ impl SearchOutput {
     }
 
     /// Whether matches were left out because their lines were too long.
-    pub(super) fn has_skipped_lines(&self) -> bool {
+    pub(in crate::verbs) fn has_skipped_lines(&self) -> bool {
         self.has_skipped
     }
 

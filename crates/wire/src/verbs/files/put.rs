@@ -10,13 +10,13 @@ use futures_util::{FutureExt, StreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::parse_become;
 use super::copy::{CopiedTree, CopySource, SourceDirectory};
 use super::file_paths::{about, remote_path};
 use super::get::verified_word;
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero};
+use crate::verbs::command::parse_become;
 use sshjobs_core::jobs::{
     Digest, Edit, EditError, ExpectedContent, FileChange, FileSource, FilesError, HostFiles,
     HostPath, Put, PutOptions, RemotePath, TransferProgress, TreeOptions, apply, fold,

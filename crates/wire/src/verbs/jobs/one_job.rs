@@ -11,7 +11,7 @@ use sshjobs_core::jobs::{self, Job, ReadableJob, SignalError, Verb};
 
 impl Service {
     /// One job, with a detail if requested.
-    pub(super) async fn one_job(
+    pub(in crate::verbs) async fn one_job(
         &self,
         id: &str,
         request: &JobsRequest,

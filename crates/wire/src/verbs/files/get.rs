@@ -10,14 +10,14 @@ use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::parse_become;
 use super::copy::{CopiedTree, kind_at};
 use super::file_paths::{about, remote_path};
-use super::read::Encoding;
 use crate::Service;
 use crate::error::Error;
 use crate::file_lines::FileLines;
 use crate::leave_out::is_false;
+use crate::verbs::command::parse_become;
+use crate::verbs::read::Encoding;
 use sshjobs_core::jobs::{
     Attributes, Digest, FileKind, FilesError, GetOptions, HostFiles, HostPath, RemotePath,
     TransferProgress, TreeOptions, Verified, shown,
@@ -237,7 +237,7 @@ impl Service {
     }
 }
 
-pub(super) fn verified_word(verified: Verified) -> &'static str {
+pub(in crate::verbs) fn verified_word(verified: Verified) -> &'static str {
     match verified {
         Verified::BySha256 => "sha256",
         Verified::ByReadingBack => "read_back",

@@ -114,6 +114,10 @@ pub struct JobEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub queue_position: Option<usize>,
+    /// Whether the job or its queue is held.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub held: bool,
     /// Whether it outlives its server and the connection.
     #[serde(default, skip_serializing_if = "is_false")]
     pub durable: bool,
@@ -294,7 +298,11 @@ impl Service {
 
     /// Notes which of the newest running jobs seem to wait for input. With `follows`, this process starts to follow
     /// jobs that no process follows; otherwise they are left out.
-    pub(super) async fn note_awaiting_input(&self, entries: &mut [JobEntry], follows: bool) {
+    pub(in crate::verbs) async fn note_awaiting_input(
+        &self,
+        entries: &mut [JobEntry],
+        follows: bool,
+    ) {
         let candidates = entries.iter_mut().filter(|entry| {
             let is_running = entry.standing.state == JobState::Running && entry.members.is_none();
             let is_followed = entry.last_seen_at.is_none();
@@ -311,7 +319,7 @@ impl Service {
     }
 
     /// Notes what the newest queued jobs wait for.
-    pub(super) async fn note_reasons(&self, entries: &mut [JobEntry]) {
+    pub(in crate::verbs) async fn note_reasons(&self, entries: &mut [JobEntry]) {
         // A job that no process has is left out, because looking at it would launch it here.
         let queued = entries.iter_mut().filter(|entry| {
             entry.standing.state == JobState::Queued && entry.last_seen_at.is_none()
@@ -337,9 +345,13 @@ impl Service {
 
 impl JobEntry {
     /// Notes the condition for the start of a queued job. `None` if it may start.
-    pub(super) fn note_turn(&mut self, waits_for: Option<WaitsFor>) {
+    pub(in crate::verbs) fn note_turn(&mut self, waits_for: Option<WaitsFor>) {
         self.standing.reason = waits_for.as_ref().map(ToString::to_string);
         self.queue_position = waits_for.as_ref().and_then(WaitsFor::position);
+        self.held = matches!(
+            waits_for,
+            Some(WaitsFor::Release | WaitsFor::ReleaseOfQueue(_))
+        );
     }
 
     /// The current state of a job.
@@ -370,6 +382,7 @@ impl JobEntry {
             standing,
             owner: None,
             queue_position: None,
+            held: false,
             durable: fleet.is_durable(),
             pty: false,
             has_leftovers: false,
@@ -392,7 +405,7 @@ impl JobEntry {
     }
 
     /// A job of a list, as seen by `reader`.
-    pub(super) fn of_summary(summary: Summary, reader: &Caller) -> Self {
+    pub(in crate::verbs) fn of_summary(summary: Summary, reader: &Caller) -> Self {
         let Summary {
             id,
             caller,
@@ -413,6 +426,7 @@ impl JobEntry {
             standing: Standing::of(&status),
             owner,
             queue_position: None,
+            held: false,
             durable: facts.durable,
             pty: facts.terminal.is_some(),
             has_leftovers,
@@ -436,7 +450,7 @@ impl JobEntry {
 }
 
 impl JobsReply {
-    pub(super) fn of(jobs: Vec<JobEntry>, clamps: Clamps) -> Self {
+    pub(in crate::verbs) fn of(jobs: Vec<JobEntry>, clamps: Clamps) -> Self {
         Self {
             total: jobs.len(),
             jobs,
