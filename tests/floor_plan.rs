@@ -71,19 +71,19 @@ const HANDLES: [&str; 8] = [
 /// commit that says why.
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
-    ("cli", 14_150),
+    ("cli", 14_450),
     ("core", 27_000),
     ("http", 6_600),
     ("job", 8_350),
     ("mcp", 3_520),
     ("nats", 4_200),
     ("output", 3_650),
-    ("page", 40),
+    ("page", 45),
     ("policy", 5_150),
     ("ssh", 5_980),
     ("sshjobs", 2_240),
     ("store", 4_570),
-    ("wire", 11_230),
+    ("wire", 11_350),
 ];
 
 /// Modules that pure folders must not use.

@@ -29,7 +29,7 @@ async fn a_job_is_watched_searched_answered_and_signalled_by_keys_over_ssh() {
     let job = spawn(&sshd, talks);
     let ssh = format!("ssh -t -F {} web1", sshd.ssh_config().display());
     let tmux = Tmux::start(&format!("{ssh} '{}'", top(&sshd)), (100, 30));
-    tmux.shows(&[&job, "1 job, 1 running", "line 200", "name?", "of 200"]).await;
+    tmux.shows(&[&job, "1 job, 1 waiting", "line 200", "name?", "of 200"]).await;
 
     tmux.text("/line 42$");
     tmux.press(&["Enter"]);
@@ -204,7 +204,30 @@ async fn panels_show_processes_the_queue_and_why_a_job_ended() {
     list.shows(&["queued", "COMMAND", "echo second of the queue"]).await;
 
     tmux.press(&["Q"]);
-    tmux.shows(&["queued jobs", "echo second of the queue", "queue deploy"]).await;
+    tmux.shows(&[
+        "queues",
+        "deploy: 1 at a time",
+        "#1",
+        "echo second of the queue",
+    ])
+    .await;
+    let _third = queue("echo third of the queue");
+    tmux.shows(&["#2", "echo third of the queue"]).await;
+    tmux.press(&["j", "j", "j", "t"]);
+    let first_place = || {
+        let screen = tmux.screen();
+        screen
+            .lines()
+            .any(|line| line.contains("#1") && line.contains("third of the queue"))
+    };
+    eventually("the third job is the first to start", async || {
+        first_place()
+    })
+    .await;
+    tmux.press(&["h"]);
+    tmux.shows(&["▸   -    held"]).await;
+    tmux.press(&["r"]);
+    eventually("it has its place again", async || first_place()).await;
     tmux.press(&["Escape"]);
     tmux.text("F611");
     tmux.press(&["Enter", "i"]);

@@ -13,7 +13,7 @@ use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, HostsVerb, PingArgs, TrustArgs};
 use super::jobs::{
     AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
-    SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WatchArgs, WriteArgs,
+    SearchArgs, SignalArgs, TailArgs, TopArgs, WriteArgs,
 };
 use super::mcp::McpArgs;
 use super::policy::PolicyArgs;
@@ -23,6 +23,7 @@ use super::run::{RerunArgs, RunArgs, SpawnArgs};
 use super::serve::ServeArgs;
 use super::token::TokenArgs;
 use super::values::{CONFIG_VARIABLE, GLOBAL, STATE_DIR_VARIABLE, SshArgs};
+use super::waiting::{WaitArgs, WatchArgs};
 use sshjobs_wire::remote::ServerAddress;
 
 /// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.

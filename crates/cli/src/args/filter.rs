@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::engine::ArgValueCandidates;
 
 use super::candidates;
-use super::values::time;
+use super::values::{one_host, time};
 use sshjobs_wire::JobState;
 
 /// Which jobs a verb is for, if none is named.
@@ -14,7 +14,7 @@ use sshjobs_wire::JobState;
 #[command(next_help_heading = "Many jobs")]
 pub struct FilterArgs {
     /// Jobs on this host.
-    #[arg(long, value_name = "HOST", add = ArgValueCandidates::new(candidates::hosts))]
+    #[arg(long, value_name = "HOST", value_parser = one_host, add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
     /// Jobs with this label.
     #[arg(long, value_name = "LABEL")]

@@ -41,15 +41,15 @@ container or supervisor. No token is needed for that.
 Exit codes: 0 all hosts can be reached, or the server is ready; 255 some can't, or it is not.
 
 Examples:
-  sshjobs ping web1
+  sshjobs ping web1 db1
   sshjobs ping tag:web,db1
   sshjobs --server http://127.0.0.1:8022 ping     is the server ready?
   sshjobs ping '*' --json | jq -r 'select(.connected | not) | .name'")]
 pub struct PingArgs {
     /// Hosts: names, patterns and tag:NAME over the hosts that `sshjobs hosts` lists, @FILE;
-    /// separated by commas.
+    /// separated by commas or spaces.
     #[arg(value_name = "HOST[,HOST…]", add = ArgValueCompleter::new(candidates::many_hosts))]
-    pub hosts: Option<String>,
+    pub hosts: Vec<String>,
     /// Write one line of JSON per host.
     #[arg(long)]
     pub json: bool,

@@ -23,6 +23,7 @@ mod run;
 mod serve;
 mod token;
 mod values;
+mod waiting;
 
 pub(super) use help::{command_line, long_version, wrapped};
 
@@ -41,9 +42,8 @@ pub use filter::FilterArgs;
 pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
-    AttachArgs, AwaitedEvent, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs,
-    ScreenArgs, SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice,
-    WaitArgs, WatchArgs, WriteArgs,
+    AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
+    SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WriteArgs,
 };
 pub use mcp::{McpArgs, McpClient, McpInstallArgs, McpSubcommand};
 pub use parse::parse;
@@ -62,3 +62,4 @@ pub use run::{
 pub use serve::{ServeArgs, ToolChoice};
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
 pub use values::{BecomeArgs, ClusterArg, LogFormat, Since, SshArgs, StreamChoice};
+pub use waiting::{AwaitedEvent, WaitArgs, WatchArgs};

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 
 use super::candidates;
+use sshjobs_wire::{QueueEnd, QueuePlaceArg};
 
 /// Arguments of `queue`.
 #[derive(Debug, Args)]
@@ -59,16 +60,16 @@ pub struct MoveArgs {
     pub job: String,
     /// Its new place: first, last, or a number among the jobs that wait.
     #[arg(value_name = "first|last|N", value_parser = place)]
-    pub place: u64,
+    pub place: QueuePlaceArg,
 }
 
-/// Parses a place. 0 is the last one.
-fn place(text: &str) -> Result<u64, String> {
+/// Parses a place.
+fn place(text: &str) -> Result<QueuePlaceArg, String> {
     match text {
-        "first" => Ok(1),
-        "last" => Ok(0),
+        "first" => Ok(QueuePlaceArg::End(QueueEnd::First)),
+        "last" => Ok(QueuePlaceArg::End(QueueEnd::Last)),
         number => match number.parse() {
-            Ok(number @ 1..) => Ok(number),
+            Ok(number @ 1..) => Ok(QueuePlaceArg::Number(number)),
             Ok(0) | Err(_) => Err("use first, last or a number from 1".to_owned()),
         },
     }

@@ -5,7 +5,7 @@ use clap::{Args, Command};
 
 use super::{
     approvals, audit, cli, cluster, files, forward, hosts, jobs, mcp, policy, program, queue, run,
-    serve, token,
+    serve, token, waiting,
 };
 
 /// Adds the arguments of a verb.
@@ -37,8 +37,8 @@ const VERBS: [(&str, AddArgs); 42] = [
     ("search", jobs::SearchArgs::augment_args),
     ("write", jobs::WriteArgs::augment_args),
     ("signal", jobs::SignalArgs::augment_args),
-    ("wait", jobs::WaitArgs::augment_args),
-    ("watch", jobs::WatchArgs::augment_args),
+    ("wait", waiting::WaitArgs::augment_args),
+    ("watch", waiting::WatchArgs::augment_args),
     ("jobs", jobs::JobsArgs::augment_args),
     ("queue", queue::QueueArgs::augment_args),
     ("top", jobs::TopArgs::augment_args),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use secrecy::SecretString;
 
@@ -63,7 +64,7 @@ pub struct RunArgs {
     #[arg(long, short, conflicts_with_all = ["tty", "timestamps", "raw", "stream", "joblog", "junit", "group"])]
     pub detach: bool,
     /// Label by which `sshjobs jobs` finds the job.
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "WORD", value_parser = NonEmptyStringValueParser::new())]
     pub label: Option<String>,
     /// Print the time (UTC) before each line.
     #[arg(long)]
@@ -347,7 +348,7 @@ pub struct SpawnArgs {
     #[arg(long)]
     pub pty: bool,
     /// Label by which `sshjobs jobs` finds the job.
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "WORD", value_parser = NonEmptyStringValueParser::new())]
     pub label: Option<String>,
     /// Idempotency key: a second spawn with the same key returns the first job.
     #[arg(long, value_name = "KEY")]

@@ -80,6 +80,17 @@ pub enum Since {
     Time(u64),
 }
 
+/// The name of one host, for a filter of jobs.
+pub(super) fn one_host(text: &str) -> Result<String, String> {
+    let is_pattern = text.contains(['*', '?', ',', '!']) || text.starts_with(['@']);
+    // An address has its brackets at the start.
+    let is_range = text.find('[').is_some_and(|at| at > 0);
+    if is_pattern || is_range || text.starts_with("tag:") {
+        return Err("it is not the name of one host".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// Parses a start: a line number, a duration before now, or a time.
 pub(super) fn since(text: &str) -> Result<Since, String> {
     if let Ok(line) = text.parse() {

@@ -10,15 +10,15 @@ use ansi_to_tui::IntoText;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::keys::SIGNALS;
+use super::list_columns::{GAP, JOB, LINES, STATE, columns_within};
 use super::model::{JobOrder, ListRows, Mode, Model};
 use super::output::VisibleOutput;
 use super::panel::{DrawnPanel, Panel, PanelView};
+use super::queue_panel;
 use crate::terminal::padded;
-use crate::verbs::{age, command_of, duration_of, state_of};
 use sshjobs_core::jobs::{coloured, printable};
-use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::{
-    ApproverAnswer, JobEntry, JobKind, JobState, LineRecord, Members, ScreenPart, StreamName,
+    ApproverAnswer, JobEntry, JobKind, JobState, LineRecord, ScreenPart, StreamName,
 };
 
 /// Minimum height of the screen for showing list and output together.
@@ -47,7 +47,7 @@ const KEYS: [(&str, &str); 28] = [
     ("d", "delete it or the marked"),
     ("y", "copy its id"),
     ("i", "processes, or why it ended"),
-    ("Q", "queued jobs"),
+    ("Q", "queues: hold, release, move"),
     ("A", "approvals: agree, or refuse"),
     ("F", "only jobs with a word"),
     ("o", "another order"),
@@ -88,7 +88,10 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) 
     frame.render_widget(foot_of(model), foot);
     match &mut model.mode {
         Mode::Help { from } => draw_help(frame, from, area),
-        Mode::Panel(panel) => draw_panel(frame, panel, &model.panel_lines, area),
+        Mode::Panel(panel) => {
+            let selected = (panel.view == PanelView::Queue).then(|| model.queues.selected());
+            draw_panel(frame, panel, &model.panel_lines, selected, area);
+        }
         Mode::Browse | Mode::Typing(_) | Mode::Signal { .. } | Mode::Forget { .. } => {}
     }
 }
@@ -104,7 +107,13 @@ fn middle(area: Rect) -> Rect {
 
 /// Draws a panel over everything but the first and the last row. Lines are wrapped: nothing of a call that
 /// is to be approved may be hidden at the side.
-fn draw_panel(frame: &mut Frame<'_>, panel: &mut Panel, lines: &[String], area: Rect) {
+fn draw_panel(
+    frame: &mut Frame<'_>,
+    panel: &mut Panel,
+    lines: &[String],
+    selected: Option<usize>,
+    area: Rect,
+) {
     let over = middle(area);
     // One column stays free for a wide character that does not fit.
     let columns = usize::from(over.width.saturating_sub(1)).max(1);
@@ -112,6 +121,16 @@ fn draw_panel(frame: &mut Frame<'_>, panel: &mut Panel, lines: &[String], area: 
         lines.iter().flat_map(|line| wrapped(line, columns)).map(Line::from).collect();
     if rows.is_empty() {
         rows.push(Line::from("…"));
+    }
+    if let Some(selected) = selected {
+        // The rows of the selected line are shown.
+        let rows_of = |count: usize| {
+            let rows =
+                lines.iter().take(count).map(|line| wrapped(line, columns).len()).sum::<usize>();
+            u16::try_from(rows).unwrap_or(u16::MAX)
+        };
+        let (first, end) = (rows_of(selected), rows_of(selected + 1));
+        panel.from = panel.from.max(end.saturating_sub(over.height)).min(first);
     }
     let count = u16::try_from(rows.len()).unwrap_or(u16::MAX);
     panel.from = panel.from.min(count.saturating_sub(over.height));
@@ -157,6 +176,16 @@ impl Paint {
     }
 
     fn head(self, model: &Model) -> Line<'static> {
+        let waiting = model.waiting();
+        let running = match waiting {
+            0 => format!("{} running", model.running),
+            waiting => {
+                format!(
+                    "{waiting} waiting, {} running",
+                    model.running.saturating_sub(waiting)
+                )
+            }
+        };
         let what = match &model.fleet {
             _ if !model.is_listed => "…".to_owned(),
             Some(fleet) => format!("{fleet}: {} members", model.total),
@@ -169,8 +198,8 @@ impl Paint {
                 )
             }
             None if model.only_running => format!("{} running", model.total),
-            None if model.total == 1 => format!("1 job, {} running", model.running),
-            None => format!("{} jobs, {} running", model.total, model.running),
+            None if model.total == 1 => format!("1 job, {running}"),
+            None => format!("{} jobs, {running}", model.total),
         };
         let order = match model.order {
             JobOrder::Attention => String::new(),
@@ -430,143 +459,6 @@ fn split_at_column(text: &str, columns: usize) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// A column of the list.
-struct Column {
-    name: &'static str,
-    text: fn(&JobEntry) -> String,
-    /// Maximum width.
-    most: usize,
-    /// Columns with less weight shrink first on a narrow terminal.
-    weight: u8,
-}
-
-const JOB: &str = "JOB";
-const STATE: &str = "STATE";
-const LINES: &str = "LINES";
-const COMMAND: &str = "COMMAND";
-/// Width of the command before the other columns have theirs. It gets what is left.
-const COMMAND_AT_FIRST: u16 = 20;
-/// Minimum width of a shortened column. Below that it is omitted.
-const LEAST: usize = 4;
-/// Space between two columns.
-const GAP: u16 = 2;
-
-const COLUMNS: [Column; 7] = [
-    Column {
-        name: JOB,
-        text: |entry| printable(&entry.job_id),
-        most: 30,
-        weight: 7,
-    },
-    Column {
-        name: "HOST",
-        text: |entry| printable(&entry.host),
-        most: 20,
-        weight: 4,
-    },
-    Column {
-        name: STATE,
-        text: state_or_members,
-        most: 34,
-        weight: 6,
-    },
-    Column {
-        name: "AGE",
-        text: |entry| age(entry.started_at),
-        most: 4,
-        weight: 0,
-    },
-    Column {
-        name: "TIME",
-        text: |entry| in_largest_unit(duration_of(entry)),
-        most: 4,
-        weight: 2,
-    },
-    Column {
-        name: LINES,
-        text: |entry| entry.total_lines.to_string(),
-        most: 9,
-        weight: 1,
-    },
-    Column {
-        name: COMMAND,
-        text: command_of,
-        most: 200,
-        weight: 5,
-    },
-];
-
-fn width_of(column: &Column, jobs: &[JobEntry]) -> u16 {
-    let widest = jobs.iter().map(|entry| (column.text)(entry).width()).max().unwrap_or(0);
-    u16::try_from(widest.max(column.name.len()).min(column.most)).unwrap_or(u16::MAX)
-}
-
-/// The columns that fit, with their widths.
-fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> {
-    let mut by_weight: Vec<(usize, &Column)> = COLUMNS.iter().enumerate().collect();
-    by_weight.sort_by_key(|(_, column)| std::cmp::Reverse(column.weight));
-    let mut left = width;
-    let mut chosen = Vec::new();
-    for (index, column) in by_weight {
-        let most = if column.name == COMMAND {
-            COMMAND_AT_FIRST
-        } else {
-            left
-        };
-        // The last one may be shortened.
-        let wanted = width_of(column, jobs).min(most).min(left);
-        // One column is always shown, however narrow the terminal is.
-        let is_useful = usize::from(wanted) >= column.name.len().min(LEAST) || chosen.is_empty();
-        if is_useful {
-            chosen.push((index, wanted));
-            left = left.saturating_sub(wanted + GAP);
-        }
-    }
-    // Back into the order of `COLUMNS`, in which the command is the last.
-    chosen.sort_unstable();
-    let used: u16 = chosen.iter().map(|(_, width)| width + GAP).sum();
-    let spare = (width + GAP).saturating_sub(used);
-    let last = chosen.last_mut().and_then(|(index, width)| Some((COLUMNS.get(*index)?, width)));
-    if let Some((column, width)) = last
-        && column.name == COMMAND
-    {
-        *width = width_of(column, jobs).min(*width + spare);
-    }
-    chosen
-        .into_iter()
-        .filter_map(|(index, width)| Some((COLUMNS.get(index)?, width)))
-        .collect()
-}
-
-/// The state, or for a fleet how many of its hosts are in which.
-fn state_or_members(entry: &JobEntry) -> String {
-    let Some(members) = &entry.members else { return state_of(entry) };
-    let Members {
-        ok,
-        failed,
-        unreachable,
-        running,
-        not_started,
-    } = *members;
-    let left = if entry.standing.state.is_final() {
-        "not started"
-    } else {
-        "to come"
-    };
-    let kinds = [
-        (ok, "ok"),
-        (failed, "failed"),
-        (unreachable, "unreachable"),
-        (running, "running"),
-        (not_started, left),
-    ];
-    let told = kinds
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, kind)| format!("{count} {kind}"));
-    told.collect::<Vec<_>>().join(", ")
-}
-
 /// Text with its tabs expanded, from this column on.
 fn shifted(spans: impl Iterator<Item = Span<'static>>, columns: usize) -> Vec<Span<'static>> {
     let mut width = 0;
@@ -614,6 +506,7 @@ fn foot_of_panel(panel: &Panel, message: Option<&str>) -> Line<'static> {
         (None, None) if is_approval => {
             "a approve  x refuse  n N other  ↑ ↓ scroll  Esc back".to_owned()
         }
+        (None, None) if panel.view == PanelView::Queue => queue_panel::KEYS.to_owned(),
         (None, None) => "↑ ↓ scroll, Esc back".to_owned(),
     };
     let more = match panel.drawn.rows_below {

@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use super::output::VisibleOutput;
 use super::panel::Panel;
 use super::prompt::Prompt;
+use super::queue_panel::QueueRows;
 use crate::verbs::duration_of;
-use sshjobs_wire::{ApprovalEntry, ApproverAnswer, JobEntry, JobsReply};
+use sshjobs_wire::{ApprovalEntry, ApproverAnswer, JobEntry, JobKind, JobsReply, QueueRequest};
 
 /// State of the screen.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Model {
     pub(super) is_listed: bool,
     /// Number of jobs. The newest of them are listed.
     pub(super) total: usize,
-    /// Number of running jobs.
+    /// Number of running jobs, also those that wait for input.
     pub(super) running: usize,
     selected: usize,
     /// The fleet whose members are listed.
@@ -42,6 +43,8 @@ pub(super) struct Model {
     pub(super) output: VisibleOutput,
     /// Lines of the panel, if one is open.
     pub(super) panel_lines: Vec<String>,
+    /// Rows of the panel of queues.
+    pub(super) queues: QueueRows,
     /// Calls that wait for an approval, as far as this caller sees them.
     pub(super) approvals: Vec<ApprovalEntry>,
     /// Result of the last key.
@@ -182,6 +185,8 @@ pub(super) enum Action {
         /// The answer.
         decision: ApproverAnswer,
     },
+    /// Hold, release or move something in a queue.
+    Queue(QueueRequest),
     /// Search a job's output.
     Search {
         /// The job.
@@ -229,6 +234,11 @@ impl Model {
         self.running = running;
         self.is_listed = true;
         self.arrange();
+    }
+
+    /// Number of jobs that wait for input. The list begins with the jobs that run, so it has all of them.
+    pub(super) fn waiting(&self) -> usize {
+        self.listed.iter().filter(|job| job.kind() == JobKind::Waiting).count()
     }
 
     /// Filters and sorts the list. The selection stays on its job.

@@ -1,7 +1,7 @@
 //! Panels of `top`, which cover the list and the output: processes of a job, queued jobs, approvals.
 
 use sshjobs_core::jobs::printable;
-use sshjobs_wire::{ApprovalEntry, ApproverAnswer, JobEntry};
+use sshjobs_wire::{ApprovalEntry, ApproverAnswer};
 
 /// A view that covers the list and the output.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) enum PanelView {
         /// The job.
         job: String,
     },
-    /// The queued jobs.
+    /// The queues, and all jobs that wait.
     Queue,
     /// One of the approvals that wait, by its id. `None` if there is none.
     Approval(Option<String>),
@@ -45,7 +45,7 @@ impl PanelView {
     pub(super) fn title(&self, approvals: &[ApprovalEntry]) -> String {
         match self {
             Self::Detail { job } => printable(job),
-            Self::Queue => "queued jobs".to_owned(),
+            Self::Queue => "queues".to_owned(),
             Self::Approval(id) => {
                 let at = approvals.iter().position(|entry| Some(&entry.id) == id.as_ref());
                 at.map_or_else(
@@ -66,24 +66,4 @@ impl Panel {
             vote: None,
         }
     }
-}
-
-/// The lines of the panel of queued jobs: each with the reason for which it waits.
-pub(super) fn queue_lines(jobs: &[JobEntry]) -> Vec<String> {
-    if jobs.is_empty() {
-        return vec!["no job is queued".to_owned()];
-    }
-    // The oldest first, as they are started.
-    let lines = jobs.iter().rev().flat_map(|job| {
-        let reason = job.standing.reason.as_deref().unwrap_or("another process starts it");
-        let label = job.label.as_ref().map_or_else(String::new, |label| format!(" ({label})"));
-        [
-            printable(&format!(
-                "{}  {}{label}  {}",
-                job.job_id, job.host, job.command
-            )),
-            printable(&format!("    {reason}")),
-        ]
-    });
-    lines.collect()
 }

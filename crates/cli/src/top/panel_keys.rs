@@ -4,6 +4,7 @@ use ratatui::crossterm::event::KeyCode;
 
 use super::model::{Action, Mode, Model};
 use super::panel::{Panel, PanelView};
+use super::queue_panel::QueueRow;
 use crate::verbs::approval_in_words;
 use sshjobs_wire::{ApprovalEntry, ApproverAnswer};
 
@@ -34,6 +35,14 @@ impl Model {
     pub(super) fn take_panel(&mut self, view: &PanelView, lines: Vec<String>) {
         if self.view() == Some(view) {
             self.panel_lines = lines;
+        }
+    }
+
+    /// Applies the rows of the queues, if they are still shown.
+    pub(super) fn take_queues(&mut self, rows: Vec<QueueRow>) {
+        if self.view() == Some(&PanelView::Queue) {
+            self.queues.take(rows);
+            self.panel_lines = self.queues.lines();
         }
     }
 
@@ -71,9 +80,21 @@ impl Model {
         if let Some(decision) = panel.vote.take() {
             return self.confirm_vote(panel, decision, code);
         }
+        if panel.view == PanelView::Queue
+            && let KeyCode::Char(key @ ('h' | 'r' | 'u' | 'd' | 't' | 'b')) = code
+        {
+            self.mode = Mode::Panel(panel);
+            return self.change_queue(key);
+        }
         let from = panel.from;
         match code {
             KeyCode::Esc | KeyCode::Char('q') => return None,
+            KeyCode::Down | KeyCode::Char('j') if panel.view == PanelView::Queue => {
+                self.step_in_queues(1);
+            }
+            KeyCode::Up | KeyCode::Char('k') if panel.view == PanelView::Queue => {
+                self.step_in_queues(-1);
+            }
             KeyCode::Down | KeyCode::Char('j') => panel.from = from.saturating_add(1),
             KeyCode::Up | KeyCode::Char('k') => panel.from = from.saturating_sub(1),
             KeyCode::PageDown | KeyCode::Char(' ') => panel.from = from.saturating_add(PAGE),
@@ -92,6 +113,23 @@ impl Model {
         self.mode = Mode::Panel(panel);
         self.show_approval();
         None
+    }
+
+    /// The action of a key that changes a queue.
+    fn change_queue(&mut self, key: char) -> Option<Action> {
+        match self.queues.change(key) {
+            Ok(request) => Some(Action::Queue(request)),
+            Err(why) => {
+                self.message = Some(why.to_owned());
+                None
+            }
+        }
+    }
+
+    /// Selects another row of the queues. Drawing scrolls to it.
+    fn step_in_queues(&mut self, by: isize) {
+        self.queues.step(by);
+        self.panel_lines = self.queues.lines();
     }
 
     /// Asks for the confirmation of a vote, once the person can have seen the whole call.
@@ -144,7 +182,7 @@ mod tests {
     use ratatui::crossterm::event::{KeyEvent, KeyModifiers};
 
     use super::*;
-    use crate::top::panel::{DrawnPanel, queue_lines};
+    use crate::top::panel::DrawnPanel;
 
     fn approval(id: &str) -> ApprovalEntry {
         serde_json::from_value(serde_json::json!({
@@ -256,7 +294,7 @@ mod tests {
         };
         model.take_panel(&other, vec!["process".to_owned()]);
         assert!(model.panel_lines.is_empty());
-        model.take_panel(&PanelView::Queue, queue_lines(&[]));
+        model.take_queues(Vec::new());
         assert_eq!(shown(&model), "no job is queued");
     }
 }

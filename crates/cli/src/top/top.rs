@@ -21,15 +21,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::draw::draw;
 use super::model::{Action, ListRequest, Model};
 use super::output::{Arrived, Wish};
-use super::panel::{PanelView, queue_lines};
+use super::panel::PanelView;
+use super::queue_panel::{QueueRow, queue_rows};
 use crate::terminal::{Signals, colours_are_wanted};
 use crate::verbs::{attach_to, detail_in_words, page_log};
 use crate::{ProgramExit, report};
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{
     ApprovalsRequest, ApproverAnswer, Code, DetailArg, Error, ForgetRequest, Format, JobState,
-    JobsReply, JobsRequest, KeepArg, ReadReply, ReadRequest, RenderArg, SearchRequest,
-    SignalRequest, StreamArg, TailReply, TailRequest, UnitArg, VoteRequest,
+    JobsReply, JobsRequest, KeepArg, QueueAction, QueueRequest, ReadReply, ReadRequest, RenderArg,
+    SearchRequest, SignalRequest, StreamArg, TailReply, TailRequest, UnitArg, VoteRequest,
 };
 
 /// Interval at which jobs are listed.
@@ -82,6 +83,7 @@ async fn attempt(api: &Api) -> Result<ProgramExit, Error> {
         model: RefCell::new(model),
         changed: Notify::new(),
         relist: Notify::new(),
+        panel_changed: Notify::new(),
         other_panel: Notify::new(),
         dirty: Notify::new(),
         pending: Cell::new(0),
@@ -175,6 +177,8 @@ struct Top<'a> {
     changed: Notify,
     /// Another list may be needed.
     relist: Notify,
+    /// The content of the open panel has changed by an action.
+    panel_changed: Notify,
     /// Another panel may be open.
     other_panel: Notify,
     /// The screen must be redrawn.
@@ -354,9 +358,15 @@ impl Top<'_> {
             };
             tokio::select! {
                 content = panel_content(self.api, &view) => {
-                    self.model.borrow_mut().take_panel(&view, content.lines);
+                    let is_final = matches!(content, PanelContent::Final(_));
+                    match content {
+                        PanelContent::Queues(rows) => self.model.borrow_mut().take_queues(rows),
+                        PanelContent::Lines(lines) | PanelContent::Final(lines) => {
+                            self.model.borrow_mut().take_panel(&view, lines);
+                        }
+                    }
                     self.dirty.notify_one();
-                    if content.is_final {
+                    if is_final {
                         self.panel_other_than(&view).await;
                     }
                 }
@@ -364,6 +374,7 @@ impl Top<'_> {
             }
             tokio::select! {
                 () = sleep(LIST) => {}
+                () = self.panel_changed.notified() => {}
                 () = self.panel_other_than(&view) => {}
             }
         }
@@ -416,6 +427,7 @@ impl Top<'_> {
                 Action::Signal { jobs, signal } => self.signal_all(&jobs, signal).await,
                 Action::Forget { jobs } => self.forget_all(&jobs).await,
                 Action::Vote { id, decision } => self.vote(&id, decision).await,
+                Action::Queue(request) => self.change_queue(request).await,
                 Action::Search { job, pattern } => self.search(&job, pattern).await,
                 Action::Quit
                 | Action::Suspend
@@ -453,6 +465,19 @@ impl Top<'_> {
         };
         let entry = self.api.vote(id, request).await?;
         Ok(format!("{id} is {}", entry.state.as_str()))
+    }
+
+    async fn change_queue(&self, request: QueueRequest) -> Result<String, Error> {
+        let done = match request.action {
+            QueueAction::Hold => "held",
+            QueueAction::Release => "released",
+            QueueAction::Move => "moved",
+            QueueAction::List => "listed",
+        };
+        let what = request.name.clone().or_else(|| request.job_id.clone()).unwrap_or_default();
+        self.api.queue(request).await?;
+        self.panel_changed.notify_one();
+        Ok(format!("{what} is {done}"))
     }
 
     /// Signals jobs, one after the other, also after an error.
@@ -575,16 +600,22 @@ async fn listed(api: &Api, list: &ListRequest) -> Result<(JobsReply, usize), Err
 }
 
 /// Content of a panel.
-struct PanelContent {
-    lines: Vec<String>,
-    /// Whether it does not change any more.
-    is_final: bool,
+enum PanelContent {
+    /// Lines that may change.
+    Lines(Vec<String>),
+    /// Lines that don't change any more.
+    Final(Vec<String>),
+    /// Rows of the queues.
+    Queues(Vec<QueueRow>),
 }
 
 async fn panel_content(api: &Api, view: &PanelView) -> PanelContent {
     match view {
         PanelView::Detail { job } => detail_of(api, job).await,
-        PanelView::Queue => queued(api).await,
+        PanelView::Queue => match queues(api).await {
+            Ok(rows) => PanelContent::Queues(rows),
+            Err(error) => PanelContent::Lines(vec![error.message]),
+        },
         // It comes with each list.
         PanelView::Approval(_) => std::future::pending().await,
     }
@@ -597,37 +628,25 @@ async fn detail_of(api: &Api, job: &str) -> PanelContent {
         ..JobsRequest::default()
     };
     match api.jobs(request).await.map(|mut reply| reply.jobs.pop()) {
-        Ok(Some(entry)) => PanelContent {
-            lines: detail_in_words(&entry),
-            // The host of a job that was killed is asked only once.
-            is_final: entry.why.is_some(),
-        },
-        Ok(None) => PanelContent {
-            lines: vec!["the job is gone".to_owned()],
-            is_final: true,
-        },
-        Err(error) => PanelContent {
-            lines: vec![error.message],
-            is_final: error.code == Code::UnknownJob,
-        },
+        // The host of a job that was killed is asked only once.
+        Ok(Some(entry)) if entry.why.is_some() => PanelContent::Final(detail_in_words(&entry)),
+        Ok(Some(entry)) => PanelContent::Lines(detail_in_words(&entry)),
+        Ok(None) => PanelContent::Final(vec!["the job is gone".to_owned()]),
+        Err(error) if error.code == Code::UnknownJob => PanelContent::Final(vec![error.message]),
+        Err(error) => PanelContent::Lines(vec![error.message]),
     }
 }
 
-async fn queued(api: &Api) -> PanelContent {
-    let request = JobsRequest {
+/// The queues, and the jobs that wait for others without a queue.
+async fn queues(api: &Api) -> Result<Vec<QueueRow>, Error> {
+    let queued = JobsRequest {
         state: Some(JobState::Queued),
         limit: Some(QUEUED),
         cached: true,
         ..JobsRequest::default()
     };
-    let reply = api.jobs(request).await;
-    PanelContent {
-        lines: match reply {
-            Ok(reply) => queue_lines(&reply.jobs),
-            Err(error) => vec![error.message],
-        },
-        is_final: false,
-    }
+    let queues = api.queue(QueueRequest::default()).await?.queues;
+    Ok(queue_rows(&queues, &api.jobs(queued).await?.jobs))
 }
 
 async fn fetched(api: &Api, wish: &Wish) -> Result<Arrived, Error> {

@@ -11,7 +11,9 @@ use crate::json::json;
 use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::{ApprovalState, visible_text};
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{ApprovalEntry, ApprovalsRequest, ApproverAnswer, Code, Error, VoteRequest};
+use sshjobs_wire::{
+    ApprovalEntry, ApprovalsRequest, ApproverAnswer, Code, Comparison, Error, VoteRequest,
+};
 
 /// Pause before a call that waits for an approval is made again.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
@@ -115,19 +117,8 @@ pub(crate) fn approval_in_words(entry: &ApprovalEntry) -> Vec<String> {
     lines.extend(entry.reason.iter().map(|reason| format!("  {:<16} {reason}", "reason")));
     // The caller is there already. The hash of the policy is for programs.
     let of_call = entry.call.iter().filter(|(name, _)| *name != "caller" && *name != "policy");
-    lines.extend(of_call.map(|(name, value)| {
-        let value = match value {
-            Value::String(text) => text.clone(),
-            Value::Array(values) => {
-                let texts = values
-                    .iter()
-                    .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
-                texts.collect::<Vec<_>>().join(", ")
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
-        };
-        format!("  {name:<16} {value}")
-    }));
+    lines.extend(of_call.map(|(name, value)| format!("  {name:<16} {}", value_in_words(value))));
+    lines.extend(entry.compared.iter().flat_map(comparison_in_words));
     lines.push(format!("  {:<16} {}", "sha256", entry.sha256));
     for vote in &entry.votes {
         let decision = match vote.decision {
@@ -143,6 +134,58 @@ pub(crate) fn approval_in_words(entry: &ApprovalEntry) -> Vec<String> {
     lines.extend(entry.job_id.iter().map(|job| format!("  {:<16} {job}", "job")));
     // A backslash of the caller's must not look like the escape of a character.
     lines.iter().map(|line| visible_text(&line.replace('\\', r"\\"))).collect()
+}
+
+/// What differs from the last approved call: two lines for each field.
+fn comparison_in_words(comparison: &Comparison) -> Vec<String> {
+    let earlier = &comparison.id;
+    if comparison.changes.is_empty() {
+        return vec![format!(
+            "  {:<16} the same call as {earlier}, which was approved",
+            "compared"
+        )];
+    }
+    let mut lines = vec![format!(
+        "  {:<16} with {earlier}, which was approved:",
+        "compared"
+    )];
+    for change in &comparison.changes {
+        // Their values are hashes.
+        let hashed = match change.field.as_str() {
+            "policy" => Some("the policy has changed"),
+            "settings" => {
+                Some("the hash of all settings differs: it covers values that are not shown")
+            }
+            _ => None,
+        };
+        if let Some(told) = hashed {
+            lines.push(format!("    {told}"));
+            continue;
+        }
+        let before = change
+            .before
+            .iter()
+            .map(|value| format!("-   {}: {}", change.field, value_in_words(value)));
+        let now = change
+            .now
+            .iter()
+            .map(|value| format!("+   {}: {}", change.field, value_in_words(value)));
+        lines.extend(before.chain(now));
+    }
+    lines
+}
+
+fn value_in_words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => {
+            let texts = values
+                .iter()
+                .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+            texts.collect::<Vec<_>>().join(", ")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => value.to_string(),
+    }
 }
 
 fn print_lines(lines: &[String]) -> ProgramExit {

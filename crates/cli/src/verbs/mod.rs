@@ -33,7 +33,7 @@ pub use forward::forward;
 pub use help::{help, print_help};
 pub use hosts::{hosts, ping, trust};
 pub(crate) use jobs::{
-    age, attach_to, command_of, detail_in_words, duration_of, page_log, state_of,
+    age, attach_to, command_of, detail_in_words, duration_of, page_log, resolve_turn, state_of,
 };
 pub use jobs::{
     attach, export, forget, inspect, jobs, log, queue, read, screen, search, signal, tail, wait,

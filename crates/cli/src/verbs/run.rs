@@ -17,7 +17,7 @@ use crate::terminal::{
 };
 use crate::verbs::jobs::note_detached;
 use crate::verbs::keeper::is_keeper;
-use crate::verbs::{once_approved, spawn};
+use crate::verbs::{once_approved, resolve_turn, spawn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_wire::remote::{Api, Control, NextBytes, Running};
 use sshjobs_wire::{Code, DeliveryRoute, Error, JobEntry, JobState};
@@ -30,12 +30,10 @@ const LAST_OUTPUT: Duration = Duration::from_secs(1);
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and exits with the command's exit code.
-pub async fn run(api: &Api, args: RunArgs) -> ProgramExit {
+pub async fn run(api: &Api, mut args: RunArgs) -> ProgramExit {
     if args.detach {
         if let Err(error) = check(&args) {
-            report(&error);
-            api.shutdown().await;
-            return ProgramExit::of_error(&error);
+            return refused(api, &error).await;
         }
         if has_unread_input() {
             note("stdin is not passed on to a job in the background");
@@ -44,6 +42,9 @@ pub async fn run(api: &Api, args: RunArgs) -> ProgramExit {
             note("run -d starts a durable job and prints its id, as `sshjobs spawn` does");
         }
         return spawn(api, args.into_spawn()).await;
+    }
+    if let Err(error) = resolve_turn(api, &mut args.start.turn).await {
+        return refused(api, &error).await;
     }
     if fleet::is_meant(&args.host) || args.fleet.is_set() {
         return fleet::run(api, args).await;
@@ -66,6 +67,13 @@ pub async fn run(api: &Api, args: RunArgs) -> ProgramExit {
     };
     // The command's exit code takes precedence over an error of the summary.
     exit.or(told)
+}
+
+/// Reports an error before anything was started.
+async fn refused(api: &Api, error: &Error) -> ProgramExit {
+    report(error);
+    api.shutdown().await;
+    ProgramExit::of_error(error)
 }
 
 /// How a run ended.

@@ -9,7 +9,7 @@ use crate::args::SpawnArgs;
 use crate::command::CommandStart;
 use crate::exit::print;
 use crate::terminal::Signals;
-use crate::verbs::once_approved;
+use crate::verbs::{once_approved, resolve_turn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_core::jobs::{Verb, printable};
 use sshjobs_wire::remote::Api;
@@ -94,7 +94,9 @@ pub(super) async fn spawn_here(api: &Api, args: SpawnArgs) -> ProgramExit {
     } else {
         print_id(&id, json)
     };
-    if matches!(api, Api::Here(_)) && entry.standing.state == JobState::Queued {
+    // Refused at once, if a job that had to succeed has failed.
+    let has_turn = matches!(entry.standing.state, JobState::Queued | JobState::Refused);
+    if matches!(api, Api::Here(_)) && has_turn {
         match until_its_turn(api, &entry, &mut signals).await {
             Ok(started) => entry = started,
             Err(exit) => {
@@ -233,7 +235,8 @@ async fn stay(service: &Service, id: &str, mut signals: Signals) -> ProgramExit 
     })
 }
 
-async fn start(api: &Api, args: SpawnArgs) -> Result<Started, Error> {
+async fn start(api: &Api, mut args: SpawnArgs) -> Result<Started, Error> {
+    resolve_turn(api, &mut args.start.turn).await?;
     let request = request(args)?;
     let reply = once_approved(async || api.spawn(request.clone()).await).await?;
     let entry = api.entry(&reply.job_id).await;

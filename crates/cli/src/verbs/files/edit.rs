@@ -94,7 +94,8 @@ pub async fn edit(service: &Service, args: EditArgs) -> ProgramExit {
         let target = HostPath { host, path: &path };
         tokio::select! {
             put = jobs.put_file(target, content, &options, &progress) => match put {
-                Ok(put) => Ok(CopyResult::of_put(host, &put).print(false)),
+                // The file itself may be behind a link.
+                Ok(put) => Ok(CopyResult::of_put(host, &put).named(file.shown(host)).print(false)),
                 Err(error) => Err(keep_text(directory, &copy, error.into())),
             },
             signal = signals.next() => {

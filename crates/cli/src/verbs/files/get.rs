@@ -21,7 +21,7 @@ use sshjobs_core::jobs::{
     FileKind, FilesError, GetOptions, HostPath, Jobs, RemotePath, TransferProgress, TreeOptions,
 };
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Code, Error, PathOnHosts, Service};
+use sshjobs_wire::{Code, Error, PathOnHosts, Service, shown_at};
 
 /// Copies files from hosts.
 pub async fn get(service: &Service, mut args: GetArgs) -> ProgramExit {
@@ -188,7 +188,7 @@ impl Getting<'_> {
         if kind == FileKind::Directory {
             if !self.args.copy.recursive {
                 return Err(Error::invalid(
-                    format!("{host}:{path} is a directory"),
+                    format!("{} is a directory", shown_at(host, path)),
                     "add -r to copy it with all that is in it",
                 ));
             }

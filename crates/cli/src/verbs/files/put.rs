@@ -19,7 +19,7 @@ use sshjobs_core::jobs::{
     TransferProgress, TreeOptions,
 };
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Error, PathOnHosts, Service};
+use sshjobs_wire::{Error, PathOnHosts, Service, shown_at};
 
 /// One word of the command line.
 enum PutSource {
@@ -231,7 +231,7 @@ impl Putting<'_> {
                     self.progress,
                 )
                 .await?;
-            return Ok(CopyResult::of_tree(host, format!("{host}:{path}"), &tree));
+            return Ok(CopyResult::of_tree(host, shown_at(host, &path), &tree));
         }
         let (content, options) = self.content(source)?;
         let put = self

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::exit::print;
 use crate::{ProgramExit, report};
 use sshjobs_core::jobs::{FileChange, Got, Put, TreeReport, Verified, printable};
-use sshjobs_wire::Error;
+use sshjobs_wire::{Error, shown_at};
 
 /// Result of one source argument on one host.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl CopyResult {
             FileChange::Unchanged => "unchanged",
         };
         Self {
-            shown: format!("{host}:{}", put.path),
+            shown: shown_at(host, &put.path),
             host: host.to_owned(),
             change,
             bytes: put.size,
@@ -44,6 +44,11 @@ impl CopyResult {
             }),
             failed: 0,
         }
+    }
+
+    /// The same under the name that the person has typed.
+    pub(super) fn named(self, shown: String) -> Self {
+        Self { shown, ..self }
     }
 
     pub(super) fn of_get(host: &str, local: &std::path::Path, got: &Got) -> Self {

@@ -31,10 +31,10 @@ pub async fn ping(api: &Api, args: PingArgs) -> ProgramExit {
 }
 
 async fn attempt(api: &Api, args: &PingArgs) -> Result<ProgramExit, Error> {
-    let Some(hosts) = &args.hosts else {
+    if args.hosts.is_empty() {
         return ping_server(api, args.json).await;
-    };
-    let names = named(api, &split(hosts)?).await?;
+    }
+    let names = named(api, &split(&args.hosts.join(","))?).await?;
     if names.is_empty() {
         return Err(Error::invalid(
             "the pattern matches no host",

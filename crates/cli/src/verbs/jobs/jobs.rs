@@ -293,11 +293,30 @@ fn who(entry: &JobEntry) -> String {
         Some(owner) if owner.is_empty() && entry.standing.state == JobState::Running => {
             "nobody".to_owned()
         }
-        Some(owner) if !owner.is_empty() => printable(owner),
+        Some(owner) if !owner.is_empty() => short_owner(owner),
         Some(_) => "-".to_owned(),
         None if entry.has_leftovers => "left on host".to_owned(),
         None => "-".to_owned(),
     }
+}
+
+/// A process as the store describes it, without the words that a narrow column has no room for: `serve 4711` for
+/// `process 4711 (sshjobs serve)`.
+fn short_owner(owner: &str) -> String {
+    let Some((pid, program)) = owner
+        .strip_prefix("process ")
+        .map(|rest| rest.split_once(' ').unwrap_or((rest, "")))
+    else {
+        return printable(owner);
+    };
+    let program = program.trim_matches(['(', ')']);
+    let program = program.strip_prefix("sshjobs ").unwrap_or(program);
+    let program = if program.is_empty() {
+        "process"
+    } else {
+        program
+    };
+    printable(&format!("{program} {pid}"))
 }
 
 /// The state in a word or two: `waits` for input, `running`, `queued #2`, `exit 0`, `SIGKILL`.
@@ -319,15 +338,9 @@ pub(crate) fn state_of(entry: &JobEntry) -> String {
             format!("SIG{}", printable(signal))
         }
         (.., Some(position)) => format!("queued #{position}"),
-        _ if is_held(entry) => "held".to_owned(),
+        _ if entry.held => "held".to_owned(),
         _ => standing.state.as_str().replace('_', " "),
     }
-}
-
-/// Whether a person holds a queued job, or its queue.
-fn is_held(entry: &JobEntry) -> bool {
-    let reason = entry.standing.reason.as_deref().unwrap_or_default();
-    entry.standing.state == JobState::Queued && reason.ends_with("is held")
 }
 
 /// The state, and when it was last seen if no process follows the job.

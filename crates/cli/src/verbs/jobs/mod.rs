@@ -31,7 +31,7 @@ pub use jobs::jobs;
 pub(crate) use jobs::{age, command_of, duration_of, state_of};
 pub use log::log;
 pub(crate) use log::page_log;
-pub(crate) use pick::resolve;
+pub(crate) use pick::{resolve, resolve_turn};
 pub use queue::queue;
 pub use read::read;
 pub use screen::screen;

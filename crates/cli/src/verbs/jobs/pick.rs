@@ -3,7 +3,7 @@
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::args::FilterArgs;
+use crate::args::{FilterArgs, TurnArgs};
 use crate::note;
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
@@ -57,6 +57,17 @@ pub(crate) async fn resolve(api: &Api, word: &str) -> Result<String, Error> {
         Some(member) => format!("{}/{member}", first.job_id),
         None => first.job_id.clone(),
     })
+}
+
+/// Resolves the jobs of `--after` and `--after-ok` to their ids.
+///
+/// # Errors
+/// Like [`resolve`].
+pub(crate) async fn resolve_turn(api: &Api, turn: &mut TurnArgs) -> Result<(), Error> {
+    for word in turn.after.iter_mut().chain(&mut turn.after_ok) {
+        *word = resolve(api, word).await?;
+    }
+    Ok(())
 }
 
 /// Whether a word has the form of a whole id, which is not looked up. A word without a digit may

@@ -105,16 +105,11 @@ fn in_lines(queue: &QueueEntry) -> String {
 
 fn row(queued: &QueuedJobEntry) -> [String; 6] {
     let place = queued.place.map_or_else(|| "-".to_owned(), |place| format!("#{place}"));
-    let state = if queued.held {
-        "held".to_owned()
-    } else {
-        state_of(&queued.job)
-    };
     [
         place,
         printable(&queued.job.job_id),
         printable(&queued.job.host),
-        state,
+        state_of(&queued.job),
         age(queued.job.started_at),
         command_of(&queued.job),
     ]
