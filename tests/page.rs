@@ -225,6 +225,52 @@ async fn an_approver_sees_the_exact_call_and_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_compared_with_the_last_one_that_was_approved() {
+    let sshd = Sshd::start().await;
+    let policy = sshd.path("policy.toml");
+    let rules = "[[rules]]\nname = \"ask\"\ncallers = [\"agent\"]\ncommands = \"any\"\napproval = \"person\"\n\
+        [[rules]]\nname = \"look\"\nverbs = [\"hosts\", \"jobs\"]\n[[approvers]]\ncallers = [\"alice\"]\n";
+    std::fs::write(&policy, rules).unwrap();
+    let server = Server::with(&sshd, &["--policy", policy.to_str().unwrap()]);
+    let caller = server.caller(&sshd, "alice", &[]);
+    let agent = server.caller(&sshd, "agent", &[]).impatient();
+    let ask = |command: &str| {
+        let (status, body) = agent.call("run", json!({"host": HOST, "command": command}));
+        assert_eq!(status, 409, "{body}");
+        body["approval_id"].as_str().unwrap().to_owned()
+    };
+    let first = ask("echo restart web-1");
+    caller.ok(
+        &format!("approvals/{first}"),
+        json!({"decision": "approve"}),
+    );
+    ask("echo restart web-2");
+
+    Served {
+        sshd,
+        server,
+        caller,
+    }
+    .perform("compare", json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_of_lines_fold_and_errors_are_found() {
+    let served = Served::start().await;
+    // Lines 1 to 10, 11 to 15, 16 to 19.
+    let job = served.caller.spawn(
+        "echo ::group::Install; for i in $(seq 8); do echo dep $i; done; echo ::endgroup::; \
+         printf '\\033[0Ksection_start:15:test[collapsed=true]\\r\\033[0KTests\\n'; \
+         printf 'section_start:16:unit\\r\\033[0KUnit\\n'; echo inside; \
+         printf 'section_end:17:unit\\r\\033[0K\\n'; printf 'section_end:18:test\\r\\033[0K\\n'; \
+         echo compiled; echo linked; echo 'Error: no space is left'; echo 'the build has failed'",
+    );
+    let running = served.caller.spawn("echo ::group::Open; echo one; echo two; sleep 100");
+
+    served.perform("folds", json!({"job": job, "running": running}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_person_starts_a_template() {
     let sshd = Sshd::start().await;
     let policy = sshd.path("policy.toml");
@@ -364,6 +410,14 @@ async fn ten_million_lines_are_scrolled_searched_and_linked() {
     assert!(waits.into_iter().any(has_ended), "the job does not end");
 
     let measured = served.perform("long", json!({"job": job, "lines": lines}));
+
+    // Times depend on the machine, and are only reported.
+    println!("{measured}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_jobs_are_listed_and_scrolled() {
+    let measured = Served::start().await.perform("many_jobs", json!({}));
 
     // Times depend on the machine, and are only reported.
     println!("{measured}");

@@ -390,3 +390,15 @@ async fn a_search_ends_where_the_request_says() {
     let beyond = json!({"job_id": id, "pattern": "9$", "since_line_no": 40, "until_line_no": 40});
     assert_eq!(caller.ok("search", beyond)["has_more"], false);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_looks_for_the_words_by_which_replies_find_the_first_error() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let mut finder = Browser::at(&server.url).get("/web/finder.js", &[]);
+    let words = sshjobs_wire::ERROR_WORDS.replace('\\', r"\\");
+    assert!(
+        finder.body_mut().read_to_string().unwrap().contains(&words),
+        "{words}"
+    );
+}

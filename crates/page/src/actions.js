@@ -2,7 +2,7 @@
 
 import * as address from "./address.js";
 import { call } from "./api.js";
-import { attempt, button, element, field, form, say } from "./dom.js";
+import { attempt, button, element, field, form, problemPlace, say } from "./dom.js";
 import { isRunning, stateInWords } from "./format.js";
 
 const SIGNALS = [
@@ -15,6 +15,7 @@ const SIGNALS = [
 export class Actions {
   #signals;
   #forget;
+  #problem = problemPlace();
 
   constructor(jobId) {
     this.jobId = jobId;
@@ -23,7 +24,7 @@ export class Actions {
     );
     this.#forget = button("Forget", () => this.#forgetJob(), { className: "forget danger", title: "Delete the job and its output" });
     // Hidden until the job is known: nothing can be done to one that does not exist.
-    this.element = element("div", { className: "actions", hidden: true }, ...this.#signals, this.#forget);
+    this.element = element("div", { className: "actions", hidden: true }, ...this.#signals, this.#forget, this.#problem);
   }
 
   update(job) {
@@ -35,7 +36,7 @@ export class Actions {
 
   #send(name, signal) {
     if (signal === "KILL" && !confirm(`Kill ${this.jobId}? It can't clean up.`)) return undefined;
-    return attempt(async () => {
+    return attempt(this.#problem, async () => {
       const reply = await call("signal", { job_id: this.jobId, signal });
       // If the person has left or forgotten the job, a newer message stays.
       if (!this.element.isConnected) return;
@@ -46,7 +47,7 @@ export class Actions {
 
   #forgetJob() {
     if (!confirm(`Forget ${this.jobId}? Its output is deleted.`)) return undefined;
-    return attempt(async () => {
+    return attempt(this.#problem, async () => {
       await call("forget", { job_id: this.jobId });
       // If the person has left the job, another one is shown.
       if (!this.element.isConnected) return;
@@ -60,6 +61,7 @@ export class Actions {
 export class AnswerForm {
   #answer = field("Answer", { name: "answer" });
   #hint = element("span", { className: "hint" });
+  #problem = problemPlace();
   #isAwaiting = false;
   #isSecret = false;
   #isOver = false;
@@ -74,6 +76,7 @@ export class AnswerForm {
       this.#answer.label,
       element("button", { type: "submit" }, "Send"),
       this.#hint,
+      this.#problem,
     );
   }
 
@@ -119,7 +122,7 @@ export class AnswerForm {
   }
 
   #send() {
-    return attempt(async () => {
+    return attempt(this.#problem, async () => {
       const data = this.#answer.input.value;
       await call("write", { job_id: this.jobId, data, newline: true, secret: this.#isSecret });
       this.#answer.input.value = "";

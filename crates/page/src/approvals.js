@@ -1,8 +1,10 @@
 // Calls that wait for an approval, with the exact call.
 
 import { call, get } from "./api.js";
-import { attempt, button, element, field, notify, say, setText } from "./dom.js";
+import { differenceTo } from "./call_difference.js";
+import { attempt, button, element, field, notify, problemPlace, say, setText } from "./dom.js";
 import { duration } from "./format.js";
+import { visible } from "./visible.js";
 
 const INTERVAL_MS = 2_000;
 
@@ -68,7 +70,9 @@ export class Approvals {
 
   #itemOf(approval) {
     const reason = field("Reason");
-    const vote = (decision) => () => this.#vote(approval.id, decision, reason.input.value);
+    const problem = problemPlace();
+    const vote = (decision) => () =>
+      attempt(problem, () => this.#vote(approval.id, decision, reason.input.value));
     const isOwn = approval.asker === this.person.caller;
     const answer = isOwn
       ? element("p", { className: "hint" }, "You asked for this. Another person has to agree.")
@@ -96,9 +100,11 @@ export class Approvals {
       ),
       approval.call.command ? element("pre", { className: "asked" }, visible(approval.call.command)) : null,
       approval.reason ? element("p", {}, `Reason: ${visible(approval.reason)}`) : null,
+      differenceTo(approval),
       left,
       hint,
       answer,
+      problem,
       element(
         "details",
         {},
@@ -116,16 +122,14 @@ export class Approvals {
     return { element: item, hint, left };
   }
 
-  #vote(id, decision, reason) {
-    return attempt(async () => {
-      const body = reason === "" ? { decision } : { decision, reason };
-      const approval = await call(`approvals/${encodeURIComponent(id)}`, body);
-      say(`${id}: ${approval.state}`);
-      this.#items.get(id)?.element.remove();
-      this.#items.delete(id);
-      this.element.hidden = this.#items.size === 0;
-      this.onCount(this.#items.size);
-    });
+  async #vote(id, decision, reason) {
+    const body = reason === "" ? { decision } : { decision, reason };
+    const approval = await call(`approvals/${encodeURIComponent(id)}`, body);
+    say(`${id}: ${approval.state}`);
+    this.#items.get(id)?.element.remove();
+    this.#items.delete(id);
+    this.element.hidden = this.#items.size === 0;
+    this.onCount(this.#items.size);
   }
 }
 
@@ -139,13 +143,4 @@ function hintFor(approval) {
 function shareLeft({ asked_at, expires_at }) {
   const whole = expires_at - asked_at;
   return whole > 0 ? Math.min(1, Math.max(0, (expires_at - Date.now()) / whole)) : 1;
-}
-
-// The text with the codes of characters that could hide or reorder a part of it: controls, separators
-// of lines, bidirectional and other invisible characters.
-function visible(text) {
-  return text.replace(
-    /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu,
-    (character) => `\\u{${character.codePointAt(0).toString(16)}}`,
-  );
 }

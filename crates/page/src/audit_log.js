@@ -1,20 +1,21 @@
 // The lines of the audit log about a job.
 
 import { get, jobPath } from "./api.js";
-import { attempt, element } from "./dom.js";
+import { attempt, element, problemPlace } from "./dom.js";
 import { dateAndTime } from "./format.js";
 
 export class AuditLog {
   #lines = element("div", {});
+  #problem = problemPlace();
 
   constructor(jobId) {
     this.jobId = jobId;
-    this.element = element("details", { className: "audit" }, element("summary", {}, "Audit log"), this.#lines);
+    this.element = element("details", { className: "audit" }, element("summary", {}, "Audit log"), this.#problem, this.#lines);
     this.element.addEventListener("toggle", () => this.element.open && this.#load());
   }
 
   #load() {
-    return attempt(async () => {
+    return attempt(this.#problem, async () => {
       const { lines } = await get(jobPath(this.jobId, "audit"));
       const items = lines.map(({ time, text }) =>
         element("li", {}, element("time", { dateTime: time }, dateAndTime(time)), " ", text),

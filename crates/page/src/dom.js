@@ -71,12 +71,20 @@ export function say(text, isError = false) {
   status.classList.toggle("error", isError);
 }
 
-// Performs an action of the person, and says why if it fails.
-export async function attempt(action) {
+// A place beside a button or field, for the error of its action.
+export function problemPlace() {
+  return element("p", { className: "problem", role: "alert", hidden: true });
+}
+
+// Performs an action of the person. If it fails, the place says why.
+export async function attempt(place, action) {
+  place.hidden = true;
   try {
     return await action();
   } catch (error) {
-    if (error.name !== "AbortError") say(error.message, true);
+    if (error.name === "AbortError") return undefined;
+    setText(place, error.message);
+    place.hidden = false;
     return undefined;
   }
 }

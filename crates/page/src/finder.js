@@ -1,28 +1,38 @@
 // Finds lines by pattern with the server's search, forwards and backwards.
 
 import { call } from "./api.js";
-import { attempt, button, checkBox, element, form, say } from "./dom.js";
+import { attempt, button, checkBox, element, form, problemPlace, say, setText } from "./dom.js";
 import { count } from "./format.js";
+import { MatchingLines } from "./matching_lines.js";
 
 // Lines that a step back searches first. Each further step doubles it.
 const FIRST_STEP = 2_000;
 const LARGEST_STEP = 500_000;
 const MOST_MATCHES = 1_000;
+// Lines that look like an error: the words that the server looks for in the output of a failed job.
+const ERROR = "\\b(error|fatal|failed|panic|panicked|traceback|undefined)\\b";
 
 export class Finder {
   #isRegex = checkBox("Regex", false, () => {});
+  // Which of the matches is shown: "2 of 41".
+  #position = element("span", { className: "hint", "aria-live": "polite" });
+  #problem = problemPlace();
+  // All matches of the pattern, for the position; null before the first search.
+  #matches = null;
   #request = null;
   // The line of the newest match; null if there is none.
   #at = null;
   #pattern = "";
 
-  // `log` is a LogView, `range()` says which lines there are. `leave()` is called when a person has found something
-  // from the field: the next keys are for the lines.
-  constructor(jobId, log, range, leave) {
+  // `log` is a LogView. `on.range()` says which lines there are; `on.leave()` is called when a person has found
+  // something from the field: the next keys are for the lines. `counts` says whether all matches are counted, which
+  // takes further calls.
+  constructor(jobId, log, on, counts) {
     this.jobId = jobId;
     this.log = log;
-    this.range = range;
-    this.leave = leave;
+    this.range = on.range;
+    this.leave = on.leave;
+    this.counts = counts;
     this.field = element("input", {
       type: "search",
       "aria-label": "Search output",
@@ -37,6 +47,9 @@ export class Finder {
       this.#isRegex.label,
       button("↑", () => this.previous(), { "aria-label": "Previous match", title: "Previous match (N)" }),
       button("↓", () => this.next(), { "aria-label": "Next match", title: "Next match (n)" }),
+      this.#position,
+      button("First error", () => this.#leaveAfter(this.firstError()), { title: "First line that looks like an error (e)" }),
+      this.#problem,
     );
     this.field.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && event.shiftKey) {
@@ -53,6 +66,17 @@ export class Finder {
 
   close() {
     this.#request?.abort();
+    this.#matches?.close();
+  }
+
+  // Searches for lines that look like an error, from the first line on. Next match shows the next one.
+  firstError() {
+    this.field.value = ERROR;
+    this.#isRegex.input.checked = true;
+    return this.#find((pattern, signal) => {
+      const { first, last } = this.range();
+      return this.#firstMatch(pattern, first - 1, last, signal);
+    });
   }
 
   next() {
@@ -83,28 +107,63 @@ export class Finder {
     const pattern = this.#regex();
     this.#request?.abort();
     if (pattern === "") {
+      this.#pattern = "";
+      this.#countMatches("");
       this.#show(null, null);
+      this.#problem.hidden = true;
       say("");
       return null;
     }
     // A new pattern starts at the visible lines.
-    if (pattern !== this.#pattern) this.#at = null;
+    if (pattern !== this.#pattern) {
+      this.#at = null;
+      this.#countMatches(pattern);
+    }
     this.#pattern = pattern;
     this.#request = new AbortController();
     const { signal } = this.#request;
     let found = null;
-    await attempt(async () => {
+    const isDone = await attempt(this.#problem, async () => {
       say("Searching…");
       found = await search(pattern, signal);
       this.#show(found, asJavaScript(pattern));
       say(found === null ? "No match" : `Match in line ${count(found)}`);
+      return true;
     });
+    // Another search may have begun, and says so.
+    if (!isDone && !signal.aborted) say("");
     return found;
   }
 
   #show(lineNo, pattern) {
     this.#at = lineNo;
     this.log.showMatch(lineNo, pattern);
+    // The output may have grown since the last search.
+    this.#matches?.searchTo(this.range().last);
+    this.#showPosition();
+  }
+
+  // Starts counting the matches of a new pattern.
+  #countMatches(pattern) {
+    this.#matches?.close();
+    this.#matches = null;
+    if (pattern === "" || !this.counts) return;
+    const after = this.range().first - 1;
+    this.#matches = new MatchingLines(this.jobId, pattern, after, () => this.#showPosition());
+  }
+
+  #showPosition() {
+    setText(this.#position, this.#matches === null ? "" : this.#positionInWords());
+  }
+
+  // "2 of 41"; "2 of 41…" while it counts; "41 so far" if the search has not reached this match.
+  #positionInWords() {
+    const { matches, searchedTo, isComplete, isFull } = this.#matches;
+    const number = count(matches.length);
+    if (this.#at === null) return isComplete && matches.length === 0 ? "no match" : "";
+    if (this.#at > searchedTo) return isFull ? `more than ${number} matches` : `${number} so far`;
+    const suffix = isFull ? "+" : "…";
+    return `${count(this.#matches.countUpTo(this.#at))} of ${number}${isComplete ? "" : suffix}`;
   }
 
   // The first match after a line, up to `last`.

@@ -44,6 +44,7 @@ export function shortState(job) {
   if (job.awaiting_input) return "waits";
   if (job.state === "exited") return `exit ${job.exit_status ?? "?"}`;
   if (job.state === "signaled") return `SIG${job.exit_signal ?? "?"}`;
+  if (job.held) return "held";
   if (job.queue_position) return `queued #${job.queue_position}`;
   if (job.state === "starting" && !job.started_at) return "not started";
   return job.state.replace("_", " ");

@@ -4,9 +4,10 @@ import * as address from "./address.js";
 import { Actions, AnswerForm } from "./actions.js";
 import { call, jobPath, Updates } from "./api.js";
 import { AuditLog } from "./audit_log.js";
-import { attempt, button, checkBox, element, mayAct, say, setText } from "./dom.js";
+import { attempt, button, checkBox, element, mayAct, problemPlace, say, setText } from "./dom.js";
 import { Finder } from "./finder.js";
 import { FleetTable } from "./fleet_table.js";
+import { Folds } from "./folds.js";
 import { count, dateAndTime, duration, isRunning, stateClass, stateInWords } from "./format.js";
 import { LogView } from "./log_view.js";
 import { Processes } from "./processes.js";
@@ -23,6 +24,10 @@ export class JobView {
   #detail = element("p", { className: "hint" });
   #command = element("code", { className: "command" });
   #position = element("span", { className: "hint" });
+  // The lines that are chosen, with their address.
+  #chosen = element("span", { className: "chosen-lines", hidden: true });
+  #chosenLink = element("a", {});
+  #problem = problemPlace();
   #screen = null;
   // The table of hosts; null for a job that is not a fleet.
   #fleet = null;
@@ -36,13 +41,14 @@ export class JobView {
   constructor(jobId, person, lines) {
     this.jobId = jobId;
     this.mayAct = mayAct(person);
-    this.log = new LogView((first, last, signal) => this.#load(first, last, signal), {
+    this.folds = new Folds(jobId, () => this.#showFolds());
+    this.log = new LogView((first, last, signal) => this.#load(first, last, signal), this.folds, {
       follow: (isFollowing) => (this.follow.input.checked = isFollowing),
       choose: (lineNo, extends_) => this.#choose(lineNo, extends_),
       error: (error) => this.#showFailure(error),
     });
     const range = () => ({ first: this.#first, last: this.#total });
-    this.finder = new Finder(jobId, this.log, range, () => this.#focusLines());
+    this.finder = new Finder(jobId, this.log, { range, leave: () => this.#focusLines() }, true);
     this.follow = checkBox("Follow", true, (isChecked) => this.log.follow(isChecked));
     this.actions = new Actions(jobId);
     this.answer = new AnswerForm(jobId);
@@ -51,6 +57,7 @@ export class JobView {
     this.auditLog = new AuditLog(jobId);
     this.auditLog.element.hidden = true;
     this.output = element("div", { className: "output" }, this.log.element);
+    this.toFold = button("Fold groups", () => this.folds.foldAll(!this.folds.areAllFolded), { hidden: true });
     this.toScreen = button("Show screen", () => this.#showScreen(!this.#screen), { hidden: true });
     this.element = element(
       "article",
@@ -97,6 +104,7 @@ export class JobView {
     this.#isClosed = true;
     this.updates.close();
     this.finder.close();
+    this.folds.close();
     this.log.close();
     this.#screen?.close();
     this.#fleet?.close();
@@ -108,6 +116,7 @@ export class JobView {
     if (linked === this.#linked) return;
     this.#linked = linked;
     this.log.show(lines);
+    this.#showChosen(lines);
     if (lines) {
       this.follow.input.checked = false;
       this.#showScreen(false);
@@ -136,6 +145,7 @@ export class JobView {
       this.follow.label,
       option("Time", "time"),
       option("Wrap", "wrap"),
+      this.toFold,
       this.toScreen,
       button("Copy", () => this.#copy(), { title: "Copy the chosen lines, or those that are visible" }),
       element(
@@ -144,7 +154,49 @@ export class JobView {
         "Download",
       ),
       this.#position,
+      this.#chosenLines(),
+      this.#problem,
     );
+  }
+
+  // The address of the chosen lines, and what can be done with them.
+  #chosenLines() {
+    this.#chosen.append(
+      this.#chosenLink,
+      button("Copy link", () => this.#copyLink()),
+      button("Clear", () => this.#clearChosen(), { title: "Choose no lines" }),
+    );
+    return this.#chosen;
+  }
+
+  #clearChosen() {
+    address.go({ lines: null }, true);
+    this.#focusLines();
+  }
+
+  #showChosen(lines) {
+    this.#chosen.hidden = lines === null;
+    if (lines === null) return;
+    this.#chosenLink.href = address.linkTo({ lines });
+    setText(this.#chosenLink, lines.first === lines.last ? `Line ${lines.first}` : `Lines ${lines.first} to ${lines.last}`);
+  }
+
+  #copyLink() {
+    return attempt(this.#problem, async () => {
+      await copy(this.#chosenLink.href);
+      say("The link is copied");
+    });
+  }
+
+  // Not in a fleet, where lines of different hosts alternate; so the job has to be known.
+  #findGroups() {
+    if (this.#job.host && !this.#job.members) this.folds.update(this.#first, this.#total);
+  }
+
+  #showFolds() {
+    this.toFold.hidden = !this.folds.hasGroups;
+    setText(this.toFold, this.folds.areAllFolded ? "Unfold groups" : "Fold groups");
+    this.log.refold();
   }
 
   async #loadJob() {
@@ -152,6 +204,7 @@ export class JobView {
       const reply = await call("jobs", { job_id: this.jobId, cached: true });
       if (this.#isClosed) return;
       this.#job = { ...this.#job, ...reply.jobs[0] };
+      this.#findGroups();
       this.#showJob(this.#job.awaiting_input === true);
       // A link to lines shows them.
       if (this.#job.pty && isRunning(this.#job) && this.#linked === null) this.#showScreen(true);
@@ -178,6 +231,7 @@ export class JobView {
       records: reply.records ?? [],
       partial,
     });
+    this.#findGroups();
     setText(this.#position, `${count(this.#total)} ${this.#total === 1 ? "line" : "lines"}`);
     this.#showJob(reply.awaiting_input === true);
   }
@@ -248,17 +302,20 @@ export class JobView {
     this.log.chosen = lines;
     this.#linked = `${lines.first}-${lines.last}`;
     history.replaceState(null, "", address.linkTo({ lines }));
+    this.#showChosen(lines);
     this.log.follow(false);
     this.follow.input.checked = false;
-    say(lines.first === lines.last ? `Line ${lineNo}: its address is in the address bar` : `Lines ${lines.first} to ${lines.last}`);
   }
 
   #copy() {
-    return attempt(async () => {
-      if (!navigator.clipboard) {
-        throw new Error("browsers copy only over TLS and on this machine: use Download, or select the text");
+    return attempt(this.#problem, async () => {
+      if (this.log.chosen === null) {
+        const shown = this.log.shownRecords();
+        await copy(shown.map((record) => `${record.text}\n`).join(""));
+        say(`${count(shown.length)} lines are copied`);
+        return;
       }
-      const { first, last } = this.log.chosen ?? this.log.visible();
+      const { first, last } = this.log.chosen;
       const end = Math.min(last, first + MOST_COPIED - 1);
       const texts = [];
       for (let next = first; next <= end; ) {
@@ -269,7 +326,7 @@ export class JobView {
         texts.push(...records.map((record) => record.text));
         next = records.at(-1).line_no + 1;
       }
-      await navigator.clipboard.writeText(texts.map((text) => `${text}\n`).join(""));
+      await copy(texts.map((text) => `${text}\n`).join(""));
       const rest = end < last ? `, up to line ${count(end)}: Download has all` : "";
       say(`${count(texts.length)} lines are copied${rest}`);
     });
@@ -288,6 +345,15 @@ export class JobView {
     } else if (event.key === "f") {
       this.log.follow(true);
       this.follow.input.checked = true;
+    } else if (event.key === "e") {
+      this.finder.firstError();
     }
   }
+}
+
+async function copy(text) {
+  if (!navigator.clipboard) {
+    throw new Error("browsers copy only over TLS and on this machine: use Download, or select the text");
+  }
+  await navigator.clipboard.writeText(text);
 }

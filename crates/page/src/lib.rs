@@ -34,9 +34,13 @@ files! {
     SCROLL_BAR_JS = "scroll_bar.js";
     STYLED_SPAN_JS = "styled_span.js";
     FINDER_JS = "finder.js";
+    MATCHING_LINES_JS = "matching_lines.js";
+    FOLDS_JS = "folds.js";
     SCREEN_VIEW_JS = "screen_view.js";
     ACTIONS_JS = "actions.js";
     APPROVALS_JS = "approvals.js";
+    CALL_DIFFERENCE_JS = "call_difference.js";
+    VISIBLE_JS = "visible.js";
     BAND_JS = "band.js";
     OVERVIEW_JS = "overview.js";
     FLEET_TABLE_JS = "fleet_table.js";

@@ -11,6 +11,8 @@ export class LineCache {
   #pages = new Map();
   // Requests in progress, by page.
   #loading = new Map();
+  // Lines that are wanted now, by page. Their pages stay, however many there are.
+  #needed = new Map();
 
   // `load(first, last, signal)` resolves to records of some of these lines, from the first one that is
   // kept. `onLoaded` is called when there are new lines.
@@ -30,28 +32,25 @@ export class LineCache {
   }
 
   // Loads the missing ones of these lines, and cancels requests for other pages.
-  need(first, last) {
-    const [firstPage, lastPage] = [pageOf(first), pageOf(last)];
-    for (const [page, request] of this.#loading) {
-      if (page < firstPage || page > lastPage) request.abort();
+  need(lines) {
+    this.#needed = new Map();
+    for (const lineNo of lines) {
+      const linesOfPage = this.#needed.get(pageOf(lineNo));
+      if (linesOfPage) linesOfPage.push(lineNo);
+      else this.#needed.set(pageOf(lineNo), [lineNo]);
     }
-    for (let page = firstPage; page <= lastPage; page++) {
-      const start = page * PAGE_LINES + 1;
+    for (const [page, request] of this.#loading) {
+      if (!this.#needed.has(page)) request.abort();
+    }
+    for (const [page, linesOfPage] of this.#needed) {
       if (this.#pages.has(page)) this.#page(page);
-      const missing = this.#firstMissing(Math.max(first, start), Math.min(last, start + PAGE_LINES - 1));
-      if (missing !== null && !this.#loading.has(page)) this.#load(page, missing);
+      const missing = linesOfPage.find((lineNo) => this.get(lineNo) === undefined);
+      if (missing !== undefined && !this.#loading.has(page)) this.#load(page, missing);
     }
   }
 
   close() {
     for (const request of this.#loading.values()) request.abort();
-  }
-
-  #firstMissing(first, last) {
-    for (let lineNo = first; lineNo <= last; lineNo++) {
-      if (this.get(lineNo) === undefined) return lineNo;
-    }
-    return null;
   }
 
   async #load(page, missing) {
@@ -92,7 +91,7 @@ export class LineCache {
     this.#pages.set(number, page);
     for (const oldest of this.#pages.keys()) {
       if (this.#pages.size <= KEPT_PAGES) break;
-      this.#pages.delete(oldest);
+      if (!this.#needed.has(oldest)) this.#pages.delete(oldest);
     }
     return page;
   }

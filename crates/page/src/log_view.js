@@ -2,7 +2,7 @@
 // document, and wheel, keys, touch and its own scroll bar move by lines.
 
 import { element, setText } from "./dom.js";
-import { timeOfDay } from "./format.js";
+import { count, timeOfDay } from "./format.js";
 import { LineCache } from "./line_cache.js";
 import { ScrollBar } from "./scroll_bar.js";
 import { styledSpan } from "./styled_span.js";
@@ -33,10 +33,11 @@ export class LogView {
   // Whether the view has scrolled sideways to the match.
   #isFoundShown = true;
 
-  // `load` as in LineCache. `on.follow(isFollowing)` is called when a person scrolls away from the end
+  // `load` as in LineCache; `folds` are the groups of lines that can be folded. `on.follow(isFollowing)` is called when a person scrolls away from the end
   // or back; `on.choose(lineNo, extends)` when a line's number is clicked; `on.error(error)` when lines
   // can't be loaded.
-  constructor(load, on) {
+  constructor(load, folds, on) {
+    this.folds = folds;
     this.on = on;
     this.chosen = null;
     this.found = null;
@@ -88,6 +89,11 @@ export class LogView {
     this.#schedule();
   }
 
+  // Shows the lines as they are folded now.
+  refold() {
+    this.#schedule();
+  }
+
   // Marks a range of lines, and scrolls to its first line. Null only removes the mark.
   show(lines) {
     this.chosen = lines;
@@ -100,8 +106,9 @@ export class LogView {
     this.found = lineNo;
     this.#foundPattern = pattern;
     this.#isFoundShown = false;
-    if (lineNo !== null && (lineNo < this.#top || lineNo >= this.#top + this.#visibleLines())) {
-      this.#goTo(lineNo);
+    if (lineNo !== null) {
+      this.folds.reveal(lineNo);
+      if (lineNo < this.#top || lineNo > this.visible().last) this.#goTo(lineNo);
     }
     this.#schedule();
   }
@@ -109,6 +116,7 @@ export class LogView {
   // Scrolls to a line, a third below the upper edge.
   #goTo(lineNo) {
     this.#setFollowing(false);
+    this.folds.reveal(lineNo);
     this.#target = lineNo;
   }
 
@@ -121,10 +129,16 @@ export class LogView {
     this.#schedule();
   }
 
+  // The records of the visible lines, as far as they are here.
+  shownRecords() {
+    const lines = this.folds.linesFrom(Math.floor(this.#top), this.#total, this.#visibleLines());
+    return lines.map((lineNo) => this.cache.get(lineNo)).filter(Boolean);
+  }
+
   // The first and the last line that are visible.
   visible() {
     const first = Math.max(this.#first, Math.floor(this.#top));
-    return { first, last: Math.min(this.#total, first + this.#visibleLines() - 1) };
+    return { first, last: Math.min(this.#total, this.folds.step(first, this.#visibleLines() - 1)) };
   }
 
   #lastLine() {
@@ -136,7 +150,7 @@ export class LogView {
   }
 
   #lastTop() {
-    return Math.max(this.#first, this.#lastLine() - this.#visibleLines() + 1);
+    return Math.max(this.#first, this.folds.step(this.#lastLine(), 1 - this.#visibleLines()));
   }
 
   #scrollTo(line) {
@@ -164,15 +178,16 @@ export class LogView {
   #render() {
     if (this.#isClosed) return;
     if (this.#target !== null && this.#total > 0) {
-      this.#top = this.#target - Math.floor(this.#visibleLines() / 3);
+      this.#top = this.folds.step(this.#target, -Math.floor(this.#visibleLines() / 3));
       this.#target = null;
     }
     if (this.#isFollowing) this.#top = this.#lastTop();
     this.#top = Math.min(Math.max(this.#top, this.#first), this.#lastTop());
     const first = Math.floor(this.#top);
-    const last = Math.min(this.#lastLine(), first + this.#visibleLines() + EXTRA_ROWS);
-    this.#placeRows(first, last);
-    if (last > 0 && first <= this.#total) this.cache.need(first, Math.min(last, this.#total));
+    const lines = this.folds.linesFrom(first, this.#lastLine(), this.#visibleLines() + EXTRA_ROWS + 1);
+    this.#placeRows(lines);
+    // Of a group's first line, its title is shown.
+    this.cache.need(lines.filter((lineNo) => lineNo <= this.#total && !this.folds.groupAt(lineNo)));
     const fraction = this.#options.wrap ? 0 : this.#top - first;
     this.#pane.style.transform = fraction ? `translateY(${-fraction * this.#lineHeight}px)` : "";
     // With wrapped lines, the rows may be higher than the pane.
@@ -182,38 +197,54 @@ export class LogView {
       first: this.#first,
       last: this.#lastLine(),
       top: this.#top,
+      lastTop: this.#lastTop(),
       shown: this.#visibleLines(),
     });
     this.#measure();
   }
 
   // Rows are reused: those that have left one side show the lines that come in on the other.
-  #placeRows(first, last) {
+  #placeRows(lines) {
+    const wanted = new Set(lines);
+    const kept = new Map();
     const free = [];
-    while (this.#rows.length > 0 && this.#rows[0].lineNo < first) free.push(this.#rows.shift());
-    while (this.#rows.length > 0 && this.#rows.at(-1).lineNo > last) free.push(this.#rows.pop());
-    const before = this.#rows[0]?.lineNo ?? last + 1;
-    const added = [];
-    for (let lineNo = first; lineNo < before; lineNo++) added.push(rowFor(free.pop(), lineNo));
-    this.#pane.prepend(...added.map((row) => row.element));
-    this.#rows.unshift(...added);
-    for (let lineNo = (this.#rows.at(-1)?.lineNo ?? first - 1) + 1; lineNo <= last; lineNo++) {
-      const row = rowFor(free.pop(), lineNo);
-      this.#pane.append(row.element);
-      this.#rows.push(row);
+    for (const row of this.#rows) {
+      if (wanted.has(row.lineNo)) kept.set(row.lineNo, row);
+      else free.push(row);
     }
     for (const row of free) row.element.remove();
-    for (const row of this.#rows) this.#fill(row);
+    this.#rows = lines.map((lineNo) => kept.get(lineNo) ?? rowFor(free.pop(), lineNo));
+    this.#rows.forEach((row, index) => {
+      const there = this.#pane.children[index];
+      if (there !== row.element) this.#pane.insertBefore(row.element, there ?? null);
+      this.#fill(row);
+    });
   }
 
   #fill(row) {
     const isPartial = row.lineNo > this.#total;
     const record = isPartial ? this.#partial[row.lineNo - this.#total - 1] : this.cache.get(row.lineNo);
-    if (record !== row.record || row.isNew) fillRow(row, record, isPartial, this.#options);
+    const group = this.folds.groupAt(row.lineNo);
+    if (group) this.#fillGroup(row, group);
+    else if (record !== row.record || row.isNew || row.isGroup) fillRow(row, record, isPartial, this.#options);
     const isChosen =
       this.chosen !== null && row.lineNo >= this.chosen.first && row.lineNo <= this.chosen.last;
     row.element.classList.toggle("chosen", isChosen);
     row.element.classList.toggle("found", row.lineNo === this.found);
+  }
+
+  // The first line of a group: its title, in a button that folds it. The button stays, and with it the focus.
+  #fillGroup(row, group) {
+    if (row.isNew || !row.isGroup) {
+      fillRow(row, { text: "" }, false, this.#options);
+      row.text.replaceChildren(row.fold);
+      row.isGroup = true;
+    }
+    const size = Math.min(group.last, this.#total) - group.first;
+    const shownSize = group.isFolded ? ` (${count(size)} ${size === 1 ? "line" : "lines"})` : "";
+    row.fold.dataset.line = group.first;
+    row.fold.setAttribute("aria-expanded", String(!group.isFolded));
+    setText(row.fold, `${group.isFolded ? "▸" : "▾"} ${group.title}${shownSize}`);
   }
 
   // Marks the text of the match, and scrolls sideways to it once.
@@ -246,32 +277,38 @@ export class LogView {
     event.preventDefault();
     const inLines = event.deltaMode === WheelEvent.DOM_DELTA_LINE;
     const lines = inLines ? event.deltaY * WHEEL_LINES : event.deltaY / this.#lineHeight;
-    this.#scrollTo(this.#top + lines);
+    this.#scrollTo(this.folds.step(this.#top, lines));
   }
 
   #press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const page = Math.max(1, this.#visibleLines() - 1);
     const top = Math.floor(this.#top);
-    const target = {
-      ArrowUp: top - 1,
-      k: top - 1,
-      ArrowDown: top + 1,
-      j: top + 1,
-      PageUp: top - page,
-      PageDown: top + page,
-      " ": event.shiftKey ? top - page : top + page,
-      Home: this.#first,
-      g: this.#first,
-      End: this.#lastTop(),
-      G: this.#lastTop(),
+    // Space and Enter press a focused button.
+    const isButton = event.target.closest("button") !== null;
+    if (isButton && [" ", "Enter"].includes(event.key)) return;
+    const step = {
+      ArrowUp: -1,
+      k: -1,
+      ArrowDown: 1,
+      j: 1,
+      PageUp: -page,
+      PageDown: page,
+      " ": event.shiftKey ? -page : page,
     }[event.key];
+    const end = { Home: this.#first, g: this.#first, End: this.#lastTop(), G: this.#lastTop() }[event.key];
+    const target = step === undefined ? end : this.folds.step(top, step);
     if (target === undefined) return;
     event.preventDefault();
     this.#scrollTo(target);
   }
 
   #click(event) {
+    const fold = event.target.closest(".fold");
+    if (fold) {
+      this.folds.toggle(Number(fold.dataset.line));
+      return;
+    }
     const number = event.target.closest(".number[href]");
     if (!number || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
@@ -286,7 +323,7 @@ export class LogView {
       (event) => {
         const moved = y - event.touches[0].clientY;
         y = event.touches[0].clientY;
-        this.#scrollTo(this.#top + moved / this.#lineHeight);
+        this.#scrollTo(this.folds.step(this.#top, moved / this.#lineHeight));
       },
       { passive: true },
     );
@@ -321,16 +358,19 @@ function rowFor(free, lineNo) {
 }
 
 function newRow() {
-  const number = element("a", { className: "number", tabIndex: -1 });
+  const title = "Choose this line; Shift: all lines up to it";
+  const number = element("a", { className: "number", tabIndex: -1, title });
   const time = element("time", {});
   const text = element("span", { className: "text" });
   const row = element("div", { className: "row" }, number, time, text);
-  return { lineNo: 0, record: undefined, isNew: true, element: row, number, time, text };
+  const fold = element("button", { type: "button", className: "fold" });
+  return { lineNo: 0, record: undefined, isNew: true, isGroup: false, element: row, number, time, text, fold };
 }
 
 function fillRow(row, record, isPartial, options) {
   row.record = record;
   row.isNew = false;
+  row.isGroup = false;
   const shownNumber = isPartial ? "…" : String(row.lineNo);
   setText(row.number, shownNumber);
   row.number.dataset.line = row.lineNo;

@@ -3,7 +3,7 @@
 import * as address from "./address.js";
 import { logOut, onLoggedOut, whoAmI } from "./api.js";
 import { Band, setTitle } from "./band.js";
-import { attempt, element, say, setText } from "./dom.js";
+import { element, say, setText } from "./dom.js";
 import { JobList } from "./job_list.js";
 import { JobView } from "./job_view.js";
 import { loginForm, restoreAddress } from "./login.js";
@@ -84,11 +84,13 @@ onLoggedOut(() => {
 });
 
 logOutButton.addEventListener("click", () =>
-  attempt(async () => {
-    await logOut();
-    askForToken();
-    say("Logged out");
-  }),
+  logOut().then(
+    () => {
+      askForToken();
+      say("Logged out");
+    },
+    (error) => say(error.message, true),
+  ),
 );
 
 address.onChange(showJob);

@@ -1,7 +1,7 @@
 // The processes of a running job, and why it may be silent; or why a job ended.
 
 import { call } from "./api.js";
-import { attempt, button, element } from "./dom.js";
+import { attempt, button, element, problemPlace } from "./dom.js";
 import { bytes, count, duration, isRunning } from "./format.js";
 
 const COLUMNS = ["Process", "State", "Waits for", "CPU", "Memory", "Age", "Files", "Read", "Written", "Command"];
@@ -9,6 +9,7 @@ const COLUMNS = ["Process", "State", "Waits for", "CPU", "Memory", "Age", "Files
 export class Processes {
   #question = element("summary", {}, "Why is it silent?");
   #result = element("div", { "aria-live": "polite" });
+  #problem = problemPlace();
   #hasEnded = false;
   // Number of the newest request: an older reply is dropped.
   #newest = 0;
@@ -21,6 +22,7 @@ export class Processes {
       { className: "processes" },
       this.#question,
       look,
+      this.#problem,
       this.#result,
     );
     this.element.addEventListener("toggle", () => this.element.open && this.#look());
@@ -36,7 +38,7 @@ export class Processes {
   }
 
   #look() {
-    return attempt(async () => {
+    return attempt(this.#problem, async () => {
       const number = ++this.#newest;
       this.#result.replaceChildren("Looking…");
       const reply = await call("jobs", { job_id: this.jobId, detail: "processes" });

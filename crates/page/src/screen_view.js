@@ -1,7 +1,7 @@
 // The screen of a terminal job. Keys go to the job, for a caller who may write.
 
 import { call, get, jobPath } from "./api.js";
-import { attempt, element, say } from "./dom.js";
+import { attempt, element, problemPlace, say } from "./dom.js";
 import { styledSpan } from "./styled_span.js";
 
 // Longest wait of the server for a newer screen.
@@ -32,6 +32,7 @@ export class ScreenView {
   // Keys that are not sent yet, in order: {text} or {key}.
   #pressed = [];
   #isSending = false;
+  #problem = problemPlace();
 
   // `on.isRunning()` says whether the screen can still change; `on.leave()` is called when a person takes
   // the keyboard back.
@@ -57,6 +58,7 @@ export class ScreenView {
       "div",
       { className: "screen-frame" },
       this.pane,
+      this.#problem,
       element("p", { className: "hint" }, help),
     );
     if (mayWrite) this.#takeKeys();
@@ -162,7 +164,7 @@ export class ScreenView {
       while (this.#pressed[0]?.text !== undefined) request.data += this.#pressed.shift().text;
       while (this.#pressed[0]?.key !== undefined) request.keys.push(this.#pressed.shift().key);
       if (request.data === "") delete request.data;
-      const reply = await attempt(() => call("write", request));
+      const reply = await attempt(this.#problem, () => call("write", request));
       // Later keys make no sense without these.
       if (reply === undefined) this.#pressed = [];
     }

@@ -7,7 +7,7 @@ const LEAST_THUMB = 28;
 
 export class ScrollBar {
   #thumb = element("div", { className: "thumb" });
-  #range = { first: 1, last: 1, top: 1, shown: 1 };
+  #range = { first: 1, last: 1, top: 1, lastTop: 1, shown: 1 };
 
   // `onScroll(line)` is called when a person moves it.
   constructor(controls, onScroll) {
@@ -28,10 +28,9 @@ export class ScrollBar {
     this.update(this.#range);
   }
 
-  // Shows the kept lines `first` to `last`, of which `shown` are visible from `top`.
-  update({ first, last, top, shown }) {
-    this.#range = { first, last, top, shown };
-    const lastTop = Math.max(first, last - shown + 1);
+  // Shows the kept lines `first` to `last`, of which `shown` are visible from `top`, which is `lastTop` at the end.
+  update({ first, last, top, lastTop, shown }) {
+    this.#range = { first, lastTop };
     const now = Math.min(Math.max(Math.floor(top), first), lastTop);
     this.element.setAttribute("aria-valuemin", first);
     this.element.setAttribute("aria-valuemax", last);
@@ -57,8 +56,8 @@ export class ScrollBar {
       const bar = this.element.getBoundingClientRect();
       const room = Math.max(1, bar.height - thumb.height);
       const part = Math.min(1, Math.max(0, (moved.clientY - bar.top - grip) / room));
-      const { first, last, shown } = this.#range;
-      this.onScroll(Math.round(first + part * Math.max(0, last - shown + 1 - first)));
+      const { first, lastTop } = this.#range;
+      this.onScroll(Math.round(first + part * (lastTop - first)));
     };
     const end = () => {
       this.element.removeEventListener("pointermove", move);

@@ -2,13 +2,14 @@
 
 import * as address from "./address.js";
 import { call } from "./api.js";
-import { attempt, element, field, form, mayAct, say } from "./dom.js";
+import { attempt, element, field, form, mayAct, problemPlace, say } from "./dom.js";
 
 export class StartForm {
   #host = element("select", { required: true });
   #template = element("select", { required: true });
   #parameters = element("div", { className: "parameters" });
   #hint = element("p", { className: "hint" });
+  #problem = problemPlace();
   #hosts = [];
   #templates = new Map();
 
@@ -21,6 +22,7 @@ export class StartForm {
       this.#parameters,
       this.#hint,
       element("button", { type: "submit" }, "Start"),
+      this.#problem,
     );
     this.element = element(
       "details",
@@ -34,7 +36,7 @@ export class StartForm {
 
   // Shows the form if there are templates that the caller may use.
   async #load() {
-    const reply = await attempt(() => call("hosts", {}));
+    const reply = await call("hosts", {}).catch(({ message }) => say(message, true));
     if (!reply?.templates?.length) return;
     this.#hosts = reply.hosts;
     this.#templates = new Map(reply.templates.map((template) => [template.name, template]));
@@ -56,7 +58,7 @@ export class StartForm {
   }
 
   #start() {
-    return attempt(async () => {
+    return attempt(this.#problem, async () => {
       const inputs = this.#parameters.querySelectorAll("input");
       // An empty field is a parameter that is omitted: it may have a default.
       const filled = [...inputs].filter((input) => input.value !== "");

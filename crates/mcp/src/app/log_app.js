@@ -2,6 +2,7 @@
 
 import { checkBox, element, say, setText } from "./dom.js";
 import { Finder } from "./finder.js";
+import { Folds } from "./folds.js";
 import { count, isRunning, stateClass, stateInWords } from "./format.js";
 import { call, connect, resize, textOf } from "./api.js";
 import { LogView } from "./log_view.js";
@@ -30,12 +31,15 @@ class JobLog {
 
   constructor(jobId, command) {
     this.jobId = jobId;
-    this.log = new LogView((first, last, signal) => this.#load(first, last, signal), {
+    // Groups are not looked for: each call may be one that the client asks the person about.
+    this.folds = new Folds(jobId, () => this.log.refold());
+    this.log = new LogView((first, last, signal) => this.#load(first, last, signal), this.folds, {
       follow: (isFollowing) => (this.follow.input.checked = isFollowing),
       choose: (lineNo) => this.log.show({ first: lineNo, last: lineNo }),
       error: (error) => say(error.message, true),
     });
-    this.finder = new Finder(jobId, this.log, () => ({ first: this.#first, last: this.#total }));
+    const range = () => ({ first: this.#first, last: this.#total });
+    this.finder = new Finder(jobId, this.log, { range, leave: () => this.log.log.focus() }, false);
     this.follow = checkBox("Follow", true, (isChecked) => this.log.follow(isChecked));
     this.element = element(
       "article",

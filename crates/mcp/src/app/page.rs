@@ -24,7 +24,7 @@ impl Module {
 }
 
 /// The modules, each after those that it imports.
-const MODULES: [Module; 9] = [
+const MODULES: [Module; 11] = [
     Module::new("./format.js", sshjobs_page::FORMAT_JS),
     Module::new("./dom.js", sshjobs_page::DOM_JS),
     Module::new("./line_cache.js", sshjobs_page::LINE_CACHE_JS),
@@ -32,6 +32,8 @@ const MODULES: [Module; 9] = [
     Module::new("./styled_span.js", sshjobs_page::STYLED_SPAN_JS),
     Module::new("./log_view.js", sshjobs_page::LOG_VIEW_JS),
     Module::new("./api.js", include_str!("host.js")),
+    Module::new("./matching_lines.js", sshjobs_page::MATCHING_LINES_JS),
+    Module::new("./folds.js", sshjobs_page::FOLDS_JS),
     Module::new("./finder.js", sshjobs_page::FINDER_JS),
     Module::new("./log_app.js", include_str!("log_app.js")),
 ];
