@@ -6,7 +6,7 @@
 //! The keeper is the same command line with a variable set, in the same session: it may ask the person, and
 //! gets Ctrl-C as `spawn` does. Its stdout and stderr are pipes that `spawn` copies. When the job is queued,
 //! the keeper leaves the session, so that the terminal's end and Ctrl-C spare it; then it writes
-//! [`QUEUED_MARK`] and closes both pipes. If it ends before, its exit code is that of `spawn`.
+//! [`QUEUED_MARK`] to both pipes and closes them. If it ends before, its exit code is that of `spawn`.
 
 use std::io::{self, Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,7 @@ use sshjobs_wire::{Code, Error};
 
 /// Variable of a keeper: the process id of its `spawn`.
 const KEEPER: &str = "SSHJOBS_KEEPER";
-/// Byte that the keeper writes after the id once its job is queued. No id and no JSON has it.
+/// Byte that the keeper writes last to stdout and stderr, once its job is queued. No id, no JSON and no message has it.
 const QUEUED_MARK: u8 = 0;
 
 /// Notes whether this process is a keeper. Must be called before its parent can end.
@@ -71,23 +71,37 @@ fn start() -> io::Result<Child> {
 
 /// Copies the output of a keeper. Returns its exit code, or success once it stays with a queued job.
 fn relay(mut keeper: Child) -> io::Result<ProgramExit> {
-    let mut errors = keeper.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    // Ignored: a closed stderr can't show it.
-    let copying = thread::spawn(move || io::copy(&mut errors, &mut io::stderr()).ok());
+    let errors = keeper.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let copying = thread::spawn(move || copy_to_mark(errors));
     let mut told = Vec::new();
     keeper.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?.read_to_end(&mut told)?;
     let is_queued = told.last() == Some(&QUEUED_MARK);
     if is_queued {
         told.pop();
     }
+    copying.join().ok();
     let printed = write_out(&told);
     if is_queued {
-        // Nothing follows the mark. A program that the keeper has started may hold the pipe longer.
         return Ok(printed);
     }
-    copying.join().ok();
     let status = keeper.wait()?.code().and_then(|code| u8::try_from(code).ok());
     Ok(status.map_or(ProgramExit::CONNECTION, ProgramExit::with_code).or(printed))
+}
+
+/// Copies messages to stderr, up to the mark or the end. A program that the keeper has started may hold the pipe longer.
+fn copy_to_mark(mut errors: impl Read) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = errors.read(&mut buffer) {
+        let text = buffer.get(..count).unwrap_or_default();
+        let end = text.iter().position(|byte| *byte == QUEUED_MARK);
+        // Ignored: a closed stderr can't show it.
+        io::stderr()
+            .write_all(text.get(..end.unwrap_or(count)).unwrap_or_default())
+            .ok();
+        if end.is_some() {
+            return;
+        }
+    }
 }
 
 /// Lets the waiting `spawn` return: this process stays with the job. Does nothing if no `spawn` waits.
@@ -100,6 +114,7 @@ pub(super) fn let_spawn_return() {
     // Fails only for the leader of a process group, which a child is not.
     setsid().ok();
     // Ignored: a `spawn` that was killed needs no answer.
+    io::stderr().write_all(&[QUEUED_MARK]).ok();
     io::stdout().write_all(&[QUEUED_MARK]).and_then(|()| io::stdout().flush()).ok();
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         dup2_stdin(&null).ok();

@@ -54,6 +54,7 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> ProgramExit {
 pub(super) async fn spawn_here(api: &Api, args: SpawnArgs) -> ProgramExit {
     let json = args.json;
     let attached = args.attached;
+    let has_turn = args.start.turn.is_given();
     // Before anything is started, so that a signal during the start ends it.
     let begun = async {
         let mut signals = Signals::catch()?;
@@ -94,8 +95,6 @@ pub(super) async fn spawn_here(api: &Api, args: SpawnArgs) -> ProgramExit {
     } else {
         print_id(&id, json)
     };
-    // Refused at once, if a job that had to succeed has failed.
-    let has_turn = matches!(entry.standing.state, JobState::Queued | JobState::Refused);
     if matches!(api, Api::Here(_)) && has_turn {
         match until_its_turn(api, &entry, &mut signals).await {
             Ok(started) => entry = started,
@@ -133,7 +132,8 @@ async fn until_its_turn(
                 note(&format!("{id} {}", printable(&reason)));
                 told = reason;
             }
-            if entry.standing.state == JobState::Queued {
+            // Once it is told why the job waits.
+            if entry.standing.state == JobState::Queued && !told.is_empty() {
                 let_spawn_return();
             }
             if is_keeper() && !has_state(api) {
