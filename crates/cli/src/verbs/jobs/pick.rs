@@ -72,7 +72,7 @@ pub(crate) async fn resolve_turn(api: &Api, turn: &mut TurnArgs) -> Result<(), E
 
 /// Whether a word has the form of a whole id, which is not looked up. A word without a digit may
 /// also be the name of a host, such as `app-database`.
-pub(super) fn is_whole(word: &str) -> bool {
+fn is_whole(word: &str) -> bool {
     word.rsplit_once('-').is_some_and(|(_, random)| {
         random.len() == RANDOM_CHARS
             && random.chars().all(|c| c.is_ascii_alphanumeric())

@@ -10,7 +10,9 @@ use crate::terminal::in_columns;
 use crate::{ProgramExit, note};
 use sshjobs_core::jobs::printable;
 use sshjobs_wire::remote::Api;
-use sshjobs_wire::{Error, QueueAction, QueueEntry, QueueReply, QueueRequest, QueuedJobEntry};
+use sshjobs_wire::{
+    Code, Error, QueueAction, QueueEntry, QueueReply, QueueRequest, QueuedJobEntry,
+};
 
 /// Lists queues, or changes the order in one.
 pub async fn queue(api: &Api, args: QueueArgs) -> ProgramExit {
@@ -36,13 +38,17 @@ pub async fn queue(api: &Api, args: QueueArgs) -> ProgramExit {
     .await
 }
 
-/// The request to hold or release a job, if the word is a whole id or `last`, or else a queue, which need not
-/// have jobs yet.
+/// The request to hold or release a job, if the word is the whole id of one or `last`, or else a queue, which need
+/// not have jobs yet.
 async fn held(api: &Api, target: &str, action: QueueAction) -> Result<QueueRequest, Error> {
-    let id = if pick::is_whole(target) || target == pick::LAST {
-        Some(pick::resolve(api, target).await?)
-    } else {
-        None
+    let id = match target {
+        pick::LAST => Some(pick::resolve(api, target).await?),
+        // Every name of a queue may also look like an id.
+        _ => match api.entry(target).await {
+            Ok(entry) => Some(entry.job_id),
+            Err(error) if error.code == Code::UnknownJob => None,
+            Err(error) => return Err(error),
+        },
     };
     Ok(QueueRequest {
         action,
