@@ -353,7 +353,8 @@ fn answer_approvals(approver: &server::Caller, is_over: &Receiver<()>) {
     while is_over.recv_timeout(Duration::from_millis(50)) == Err(RecvTimeoutError::Timeout) {
         let listed: Value = server::answer(approver.get("/v1/approvals")).1;
         for approval in listed["approvals"].as_array().into_iter().flatten() {
-            let call = approval.to_string();
+            // Not the whole entry, which has parts of an earlier call.
+            let call = approval["call"].to_string();
             let is_agreed = call.contains("/agree-") || call.contains("127.0.0.1:20");
             let decision = if is_agreed { "approve" } else { "deny" };
             let id = approval["id"].as_str().unwrap();
