@@ -71,7 +71,7 @@ const HANDLES: [&str; 8] = [
 /// commit that says why.
 const BUDGETS: [(&str, usize); 14] = [
     ("base", 450),
-    ("cli", 14_450),
+    ("cli", 14_480),
     ("core", 27_000),
     ("http", 6_600),
     ("job", 8_350),
@@ -81,7 +81,7 @@ const BUDGETS: [(&str, usize); 14] = [
     ("page", 45),
     ("policy", 5_150),
     ("ssh", 5_980),
-    ("sshjobs", 2_240),
+    ("sshjobs", 2_250),
     ("store", 4_570),
     ("wire", 11_350),
 ];

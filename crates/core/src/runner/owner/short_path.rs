@@ -27,6 +27,11 @@ impl ShortPath {
                 _directory: None,
             });
         }
+        if !cfg!(target_os = "linux") {
+            return Err(io::Error::other(
+                "the state directory has too long a name for a socket",
+            ));
+        }
         let directory = File::open(directory)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
         Ok(Self {
