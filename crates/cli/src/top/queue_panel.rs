@@ -97,18 +97,15 @@ impl QueueRows {
     }
 
     fn moved(&self, of: &RowOf, key: char) -> Result<QueueRequest, &'static str> {
-        let RowOf::Job {
-            id,
-            place: Some(place),
-        } = of
-        else {
+        let RowOf::Job { id, place } = of else {
             return Err("only a job that waits in a queue can be moved");
         };
-        let place = match key {
-            'u' => QueuePlaceArg::Number(place.saturating_sub(1).max(1)),
-            'd' => QueuePlaceArg::Number(place.saturating_add(1)),
-            't' => QueuePlaceArg::End(QueueEnd::First),
-            _ => QueuePlaceArg::End(QueueEnd::Last),
+        let place = match (key, place) {
+            ('t', _) => QueuePlaceArg::End(QueueEnd::First),
+            ('b', _) => QueuePlaceArg::End(QueueEnd::Last),
+            ('u', Some(place)) => QueuePlaceArg::Number(place.saturating_sub(1).max(1)),
+            (_, Some(place)) => QueuePlaceArg::Number(place.saturating_add(1)),
+            (_, None) => return Err("it has no number: t moves it to the front, b to the end"),
         };
         Ok(QueueRequest {
             action: QueueAction::Move,

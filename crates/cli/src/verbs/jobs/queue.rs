@@ -46,7 +46,7 @@ async fn held(api: &Api, target: &str, action: QueueAction) -> Result<QueueReque
         // Every name of a queue may also look like an id.
         _ => match api.entry(target).await {
             Ok(entry) => Some(entry.job_id),
-            Err(error) if error.code == Code::UnknownJob => None,
+            Err(error) if error.code == Code::UnknownJob => begins_with(api, target).await?,
             Err(error) => return Err(error),
         },
     };
@@ -56,6 +56,16 @@ async fn held(api: &Api, target: &str, action: QueueAction) -> Result<QueueReque
         job_id: id,
         place: None,
     })
+}
+
+/// The job whose id begins with a word that is not the name of a known queue.
+async fn begins_with(api: &Api, word: &str) -> Result<Option<String>, Error> {
+    let queues = api.queue(QueueRequest::default()).await?.queues;
+    if queues.iter().any(|queue| queue.name == word) {
+        return Ok(None);
+    }
+    let id = pick::resolve(api, word).await?;
+    Ok((id != word).then_some(id))
 }
 
 fn show(reply: &QueueReply, name: Option<&str>, as_json: bool) -> ProgramExit {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::JobEntry;
@@ -31,6 +31,7 @@ pub struct QueueRequest {
     pub job_id: Option<String>,
     /// New place of the job among those that wait: "first", "last", or a number; 1 starts next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "place_schema")]
     pub place: Option<QueuePlaceArg>,
 }
 
@@ -50,21 +51,26 @@ pub enum QueueAction {
     Move,
 }
 
+/// An enum without tags would leave out `null`, which stands for an absent place, too.
+fn place_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [{"type": ["integer", "null"], "minimum": 1}, {"type": "string", "enum": ["first", "last"]}]
+    })
+}
+
 /// A place among the jobs that wait in a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-#[schemars(inline)]
 pub enum QueuePlaceArg {
     /// A number; 1 starts next.
-    Number(#[schemars(range(min = 1))] u64),
+    Number(u64),
     /// An end of the queue.
     End(QueueEnd),
 }
 
 /// An end of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[schemars(inline)]
 pub enum QueueEnd {
     /// The job starts next.
     First,
