@@ -6,7 +6,7 @@ import { visible } from "./visible.js";
 
 const HASHED = {
   policy: "The policy has changed.",
-  settings: "The hash of all settings differs: it covers values that are not shown, such as those of variables.",
+  settings: "Only values differ that are not shown, such as those of variables.",
 };
 
 export function differenceTo({ asker, compared }) {

@@ -153,9 +153,7 @@ fn comparison_in_words(comparison: &Comparison) -> Vec<String> {
         // Their values are hashes.
         let hashed = match change.field.as_str() {
             "policy" => Some("the policy has changed"),
-            "settings" => {
-                Some("the hash of all settings differs: it covers values that are not shown")
-            }
+            "settings" => Some("only values differ that are not shown, such as those of variables"),
             _ => None,
         };
         if let Some(told) = hashed {

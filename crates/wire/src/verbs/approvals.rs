@@ -193,7 +193,13 @@ impl ApprovalEntry {
 impl Comparison {
     fn of(earlier: &ApprovalEntry, now: &ApprovalEntry) -> Self {
         let fields: BTreeSet<&String> = earlier.call.keys().chain(now.call.keys()).collect();
-        let changes = fields.into_iter().filter_map(|field| {
+        let differs = |field: &str| earlier.call.get(field) != now.call.get(field);
+        // The hash of all settings tells something only if it alone differs.
+        let has_visible_change = fields
+            .iter()
+            .any(|field| !["settings", "policy"].contains(&field.as_str()) && differs(field));
+        let fields = fields.into_iter().filter(|field| *field != "settings" || !has_visible_change);
+        let changes = fields.filter_map(|field| {
             let (before, now) = (earlier.call.get(field), now.call.get(field));
             (before != now).then(|| CallChange {
                 field: field.clone(),
