@@ -410,8 +410,11 @@ async fn lines_and_end_of_a_job_that_nobody_followed_are_those_of_its_host() {
         entry(&job)["ended_at"].as_u64().unwrap(),
     );
     assert!(ended < started + 3_000, "{started} to {ended}");
+    // Longer than the end of a followed job takes to be noticed.
+    tokio::time::sleep(std::time::Duration::from_secs(4)).await;
     told(&sshjobs(&sshd, &["log", &job]));
     assert_eq!(entry(&job)["total_lines"], 25, "the same once it was read");
+    assert_eq!(entry(&job)["ended_at"], ended, "the same once it was read");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -438,4 +441,25 @@ async fn a_job_comes_after_the_last_one_and_says_if_that_has_failed() {
     }
     let pinged = sshjobs(&sshd, &["ping", HOST, HOST]);
     assert!(pinged.status.success(), "{pinged:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_to_a_fleet_that_nobody_follows_leaves_the_ends_as_they_were() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["db1"]);
+    let fleet = spawn(&sshd, &["web1,db1", "--", "exit 3"]);
+    let members = || -> Vec<Value> {
+        let listed = told(&sshjobs(&sshd, &["jobs", "--fleet", &fleet, "--json"]));
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    // Its members have ended on their hosts, and no process has noticed.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+
+    sshjobs(&sshd, &["signal", &fleet, "TERM"]);
+
+    eventually("both members have exited", async || {
+        members().iter().all(|member| member["exit_status"] == 3)
+    })
+    .await;
+    assert_eq!(members().len(), 2);
 }

@@ -51,6 +51,9 @@ impl Phase {
     }
 }
 
+/// Time within which the end of a followed job is noticed, in milliseconds. Hosts tell the end in whole seconds.
+const NOTICED_WITHIN: Timestamp = 3_000;
+
 /// A job's log: the ring of its output, and its outcome. It has one writer, which applies the
 /// recorder's changes.
 #[derive(Debug)]
@@ -283,10 +286,20 @@ impl Log {
     fn end(&mut self, outcome: Outcome, at: Timestamp, now: Instant) {
         if self.outcome().is_none() {
             self.finish_streams(at);
-            self.ended_at = Some(at);
+            self.ended_at = Some(self.time_of_end(at));
             self.ended = Some(now);
             self.phase = Phase::Ended(outcome);
         }
+    }
+
+    /// The time of the end: that of the host, if it was noticed late because no process followed the job. Not if the
+    /// host's clock is behind the start.
+    fn time_of_end(&self, noticed: Timestamp) -> Timestamp {
+        let on_host = self.evidence.ended_on_host.map(|seconds| seconds.saturating_mul(1000));
+        let is_plausible = |time: &Timestamp| {
+            (self.clock.wall..noticed.saturating_sub(NOTICED_WITHIN)).contains(time)
+        };
+        on_host.filter(is_plausible).unwrap_or(noticed)
     }
 
     /// The output.

@@ -94,7 +94,7 @@ impl SeenOnHost {
     fn show_in(self, summary: &mut Summary) {
         let status = &mut summary.status;
         // The host's clock may be behind ours.
-        status.ended_at = self.ended_at.map(|time| time.max(status.started_at));
+        status.ended_at = self.ended_at.filter(|time| *time >= status.started_at);
         status.phase = self.phase;
         if let Some(lines) = self.lines {
             status.total_lines = lines.max(status.total_lines);

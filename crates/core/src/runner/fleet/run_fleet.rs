@@ -441,12 +441,15 @@ impl MemberTask {
     async fn start_unless_stopped(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
         tokio::select! {
             started = self.start(name) => started,
-            () = self.fleet().stopped() => self.begun(name).ok_or(SpawnError::Abandoned),
+            () = self.fleet().stopped() => self.begun(name).await.ok_or(SpawnError::Abandoned),
         }
     }
 
-    /// The member's job, if it was started.
-    fn begun(&self, name: &str) -> Option<Arc<Job>> {
+    /// The member's job, if it was started, here or by the process from which the fleet was taken over.
+    async fn begun(&self, name: &str) -> Option<Arc<Job>> {
+        if let Some(member) = self.begun_before().await {
+            return Some(member);
+        }
         let registry = self.shared.registry();
         registry
             .running()
@@ -481,12 +484,7 @@ impl MemberTask {
     /// Starts the member. A member of a durable fleet starts at most once, whichever process runs
     /// the fleet.
     async fn start(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
-        // In a resumed fleet, another process may have started the member.
-        let known = self.note(|member| member.job.clone());
-        if let Some(id) = known
-            && let Lookup::Found(member) =
-                lookup(&self.shared, &Scope::Of(self.job.caller.clone()), &id).await
-        {
+        if let Some(member) = self.begun_before().await {
             return Ok(member);
         }
         if self.lacks_secrets {
@@ -499,6 +497,15 @@ impl MemberTask {
                 self.start_when_there_is_room(name, key).await
             }
             started => started,
+        }
+    }
+
+    /// The member's job, if a process has noted it, as in a fleet that was taken over.
+    async fn begun_before(&self) -> Option<Arc<Job>> {
+        let id = self.note(|member| member.job.clone())?;
+        match lookup(&self.shared, &Scope::Of(self.job.caller.clone()), &id).await {
+            Lookup::Found(member) => Some(member),
+            Lookup::Expired(_) | Lookup::Unknown | Lookup::Unreadable(_) => None,
         }
     }
 
