@@ -120,6 +120,9 @@ pub struct QueuedJobEntry {
 impl Service {
     /// Lists queues, or changes the order in them.
     pub async fn queue(&self, request: QueueRequest) -> Result<QueueReply, Error> {
+        if request.place == Some(QueuePlaceArg::Number(0)) {
+            return Err(no_place());
+        }
         let is_held = request.action == QueueAction::Hold;
         match (request.action, &request.job_id, &request.name) {
             (QueueAction::List, None, _) => {}
@@ -206,10 +209,7 @@ impl QueueEntry {
 
 fn place(asked: Option<QueuePlaceArg>) -> Result<QueuePlace, Error> {
     match asked {
-        None | Some(QueuePlaceArg::Number(0)) => Err(Error::invalid(
-            "move needs a place",
-            "use \"first\", \"last\", or a number; 1 starts next",
-        )),
+        None => Err(no_place()),
         Some(QueuePlaceArg::End(QueueEnd::Last)) => Ok(QueuePlace::Last),
         Some(QueuePlaceArg::End(QueueEnd::First) | QueuePlaceArg::Number(1)) => {
             Ok(QueuePlace::First)
@@ -218,6 +218,13 @@ fn place(asked: Option<QueuePlaceArg>) -> Result<QueuePlace, Error> {
             usize::try_from(number).unwrap_or(usize::MAX),
         )),
     }
+}
+
+fn no_place() -> Error {
+    Error::invalid(
+        "move needs a place",
+        "use \"first\", \"last\", or a number; 1 starts next",
+    )
 }
 
 /// Explains why a queue was not changed.
