@@ -201,7 +201,10 @@ key = "/var/lib/sshjobs/audit.key"
 [[rules]]
 name = "look"
 verbs = ["hosts", "run"]
-commands = ["id *"]
+commands = ["whoami"]
+
+[templates.whoami]
+command = "id -un"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
