@@ -324,6 +324,10 @@ mod tests {
             ),
             (b"section_end:18:b\r\x1b[0K", "section_end:18:b"),
             (b"section_start:19:c\r10%\r20%", "section_start:19:c 20%"),
+            (
+                b"section_start:20:d\r\x1b[31mab\x1b[0mc\rd",
+                "section_start:20:d d",
+            ),
         ];
         for (line, shown) in lines {
             assert_eq!(clean(line), shown);

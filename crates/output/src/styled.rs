@@ -74,21 +74,37 @@ struct StyledView {
     style: TextStyle,
     /// After a CR, the next visible text starts a new frame.
     overwrite: bool,
+    /// Bytes of all pieces.
+    length: usize,
     /// Bytes of the section marks before the frame.
     marks: usize,
+    /// The beginning of the frame, long enough to recognize a section mark. Each frame is looked at once, so that a
+    /// line of many frames takes no more time than another one.
+    beginning: String,
 }
+
+/// The longer one of the words with which a section mark begins.
+const SECTION_MARK: &str = "section_start:";
 
 impl StyledView {
     fn show(&mut self, c: char) {
         if mem::take(&mut self.overwrite) {
-            let text: String = self.pieces.iter().map(|piece| piece.text.as_str()).collect();
-            if text.get(self.marks..).is_some_and(is_section_mark) {
-                self.show(' ');
-                self.marks = text.len() + 1;
+            if is_section_mark(&self.beginning) {
+                self.push(' ');
+                self.marks = self.length;
             } else {
                 self.truncate(self.marks);
             }
+            self.beginning.clear();
         }
+        if self.beginning.len() < SECTION_MARK.len() {
+            self.beginning.push(c);
+        }
+        self.push(c);
+    }
+
+    fn push(&mut self, c: char) {
+        self.length += c.len_utf8();
         match self.pieces.last_mut() {
             Some(last) if last.style == self.style => last.text.push(c),
             Some(_) | None => self.pieces.push(StyledText {
@@ -100,14 +116,18 @@ impl StyledView {
 }
 
 impl StyledView {
-    /// Keeps the first bytes of the text.
+    /// Keeps the first bytes of the text, which end between two characters.
     fn truncate(&mut self, bytes: usize) {
-        let mut left = bytes;
-        self.pieces.retain_mut(|piece| {
-            piece.text.truncate(left);
-            left -= piece.text.len();
-            !piece.text.is_empty()
-        });
+        while let Some(last) = self.pieces.last_mut()
+            && self.length > bytes
+        {
+            let surplus = (self.length - bytes).min(last.text.len());
+            last.text.truncate(last.text.len() - surplus);
+            self.length -= surplus;
+            if last.text.is_empty() {
+                self.pieces.pop();
+            }
+        }
     }
 }
 
