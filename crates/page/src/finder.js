@@ -130,7 +130,7 @@ export class Finder {
       say(found === null ? "No match" : `Match in line ${count(found)}`);
       return true;
     });
-    // Another search may have begun, and says so.
+    // If another search has begun, its message stays.
     if (!isDone && !signal.aborted) say("");
     return found;
   }

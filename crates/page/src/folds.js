@@ -41,7 +41,7 @@ export class Folds {
     this.#marks?.close();
   }
 
-  // Finds marks in the lines that have come, at most once a second.
+  // Finds marks in new lines, at most once a second.
   update(first, last) {
     this.#range = { first, last };
     if (last > 0 && this.#timer === null) this.#search();

@@ -159,7 +159,7 @@ export class JobView {
     );
   }
 
-  // The address of the chosen lines, and what can be done with them.
+  // The address of the chosen lines, with buttons that copy it and clear the choice.
   #chosenLines() {
     this.#chosen.append(
       this.#chosenLink,

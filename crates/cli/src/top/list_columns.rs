@@ -20,7 +20,7 @@ pub(super) const JOB: &str = "JOB";
 pub(super) const STATE: &str = "STATE";
 pub(super) const LINES: &str = "LINES";
 const COMMAND: &str = "COMMAND";
-/// Width of the command before the other columns have theirs. It gets what is left.
+/// Width of the command before the other columns have theirs. Then it gets the rest of the row.
 const COMMAND_AT_FIRST: u16 = 20;
 /// Minimum width of a shortened column. Below that it is omitted.
 const LEAST: usize = 4;

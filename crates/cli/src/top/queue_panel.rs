@@ -7,7 +7,7 @@ use sshjobs_wire::{
     JobEntry, QueueAction, QueueEnd, QueueEntry, QueuePlaceArg, QueueRequest, QueuedJobEntry,
 };
 
-/// What the keys do.
+/// The keys of the panel, for its last row.
 pub(super) const KEYS: &str =
     "↑ ↓ select  h hold  r release  u d up, down  t b first, last  Esc back";
 
@@ -18,7 +18,7 @@ pub(super) struct QueueRow {
     pub(super) of: RowOf,
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RowOf {
     /// A queue, by its name.
@@ -41,7 +41,7 @@ pub(super) struct QueueRows {
 }
 
 impl QueueRows {
-    /// Replaces the rows. What was selected stays selected, if it is still there.
+    /// Replaces the rows. The selection stays on its queue or job, if that is still there.
     pub(super) fn take(&mut self, rows: Vec<QueueRow>) {
         let selected = self.rows.get(self.selected).map(|row| name_of(&row.of));
         self.rows = rows;
@@ -116,12 +116,11 @@ impl QueueRows {
     }
 }
 
-/// What identifies a row.
+/// A name by which a row is found again.
 fn name_of(of: &RowOf) -> String {
     match of {
         RowOf::Queue(name) => format!("queue {name}"),
-        RowOf::Job { id, .. } => format!("job {id}"),
-        RowOf::OtherJob(id) => format!("job {id}"),
+        RowOf::Job { id, .. } | RowOf::OtherJob(id) => format!("job {id}"),
     }
 }
 

@@ -132,7 +132,7 @@ async fn until_its_turn(
                 note(&format!("{id} {}", printable(&reason)));
                 told = reason;
             }
-            // Once it is told why the job waits.
+            // After the note that says why the job waits.
             if entry.standing.state == JobState::Queued && !told.is_empty() {
                 let_spawn_return();
             }

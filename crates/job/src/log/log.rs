@@ -51,7 +51,7 @@ impl Phase {
     }
 }
 
-/// Time within which the end of a followed job is noticed, in milliseconds. Hosts tell the end in whole seconds.
+/// Time within which the end of a followed job is noticed, in milliseconds. Hosts report the end in whole seconds.
 const NOTICED_WITHIN: Timestamp = 3_000;
 
 /// A job's log: the ring of its output, and its outcome. It has one writer, which applies the

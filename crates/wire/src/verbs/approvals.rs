@@ -194,7 +194,7 @@ impl Comparison {
     fn of(earlier: &ApprovalEntry, now: &ApprovalEntry) -> Self {
         let fields: BTreeSet<&String> = earlier.call.keys().chain(now.call.keys()).collect();
         let differs = |field: &str| earlier.call.get(field) != now.call.get(field);
-        // The hash of all settings tells something only if it alone differs.
+        // The hash of all settings differs with every other field. It is news only if it alone differs.
         let has_visible_change = fields
             .iter()
             .any(|field| !["settings", "policy"].contains(&field.as_str()) && differs(field));

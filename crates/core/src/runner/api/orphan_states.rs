@@ -64,7 +64,7 @@ pub(crate) async fn look_at_orphans(
     }
 }
 
-/// What a host knows of a job now.
+/// State, end and number of lines of a job, as its host has them now.
 #[derive(Debug)]
 struct SeenOnHost {
     phase: Phase,
@@ -103,7 +103,7 @@ impl SeenOnHost {
     }
 }
 
-/// What a host knows of these jobs now.
+/// The same of several jobs.
 async fn ask_host(
     shared: &RunnerState,
     host: &HostRef,

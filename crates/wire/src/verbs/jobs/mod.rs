@@ -1,4 +1,4 @@
-//! Lists of jobs: the verbs jobs, queue and recipe, and what an entry says about a job.
+//! Lists of jobs: the verbs jobs, queue and recipe, and the parts of an entry.
 
 mod end_reason;
 mod hints;
