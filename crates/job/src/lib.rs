@@ -45,7 +45,7 @@ pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
 pub use end_cause::{
     EndCause, EndEvidence, EndFacts, KilledProcess, MemoryEvidence, MemoryKills, PostMortem,
-    ResourceUse, SentSignal, SignalNote,
+    ResourceUse, SentSignal, SignalNote, end_by_host_clock,
 };
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,

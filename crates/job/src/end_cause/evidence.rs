@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::{Kill, Signal};
+use sshjobs_output::Timestamp;
 
 /// Facts about the end of a job that its outcome does not contain. They are kept with its record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,15 @@ pub struct EndEvidence {
     pub ended_on_host: Option<u64>,
     /// Resources that the job used.
     pub used: ResourceUse,
+}
+
+/// Time of an end that a host has reported in whole `seconds`, in milliseconds, for a job that started at `started`. `None`
+/// if it is before the start: the host's clock is behind ours.
+pub fn end_by_host_clock(started: Timestamp, seconds: u64) -> Option<Timestamp> {
+    let second = seconds.saturating_mul(1000);
+    let next_second = second.saturating_add(1000);
+    // A short job may start and end within one second.
+    (started < next_second).then(|| started.max(second))
 }
 
 /// A signal that was sent to a job through sshjobs.
@@ -138,6 +148,28 @@ impl EndEvidence {
         self.used.peak_memory = used.peak_memory.or(self.used.peak_memory);
         if !used.memory_kills.is_unknown() {
             self.used.memory_kills = used.memory_kills;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_of_an_end_is_not_before_the_start_unless_clocks_differ() {
+        for (started, seconds, end) in [
+            (10_700, 10, Some(10_700)),
+            (10_000, 10, Some(10_000)),
+            (10_700, 11, Some(11_000)),
+            (10_700, 9, None),
+            (10_000, 9, None),
+        ] {
+            assert_eq!(
+                end_by_host_clock(started, seconds),
+                end,
+                "{started}, {seconds}"
+            );
         }
     }
 }

@@ -5,5 +5,7 @@ mod evidence;
 mod post_mortem;
 
 pub use cause::{EndCause, EndFacts, MemoryEvidence};
-pub use evidence::{EndEvidence, MemoryKills, ResourceUse, SentSignal, SignalNote};
+pub use evidence::{
+    EndEvidence, MemoryKills, ResourceUse, SentSignal, SignalNote, end_by_host_clock,
+};
 pub use post_mortem::{KilledProcess, PostMortem};

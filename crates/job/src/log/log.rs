@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use super::event::LogEvent;
 use super::recorder::LogChange;
-use crate::{Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal, SignalNote};
+use crate::{
+    Coverage, EndEvidence, Exit, Kill, Outcome, SentSignal, SignalNote, end_by_host_clock,
+};
 use sshjobs_output::{
     LineNo, ModeTracker, OutputSource, Render, Ring, RingLimits, Selection, Stream, TerminalModes,
     Timestamp, time_of, timestamp_of,
@@ -292,14 +294,12 @@ impl Log {
         }
     }
 
-    /// The time of the end: that of the host, if it was noticed late because no process followed the job. Not if the
-    /// host's clock is behind the start.
+    /// The time of the end: that of the host, if it was noticed late because no process followed the job.
     fn time_of_end(&self, noticed: Timestamp) -> Timestamp {
-        let on_host = self.evidence.ended_on_host.map(|seconds| seconds.saturating_mul(1000));
-        let is_plausible = |time: &Timestamp| {
-            (self.clock.wall..noticed.saturating_sub(NOTICED_WITHIN)).contains(time)
-        };
-        on_host.filter(is_plausible).unwrap_or(noticed)
+        let on_host = self.evidence.ended_on_host;
+        let on_host = on_host.and_then(|seconds| end_by_host_clock(self.clock.wall, seconds));
+        let was_noticed_late = |time: &Timestamp| *time < noticed.saturating_sub(NOTICED_WITHIN);
+        on_host.filter(was_noticed_late).unwrap_or(noticed)
     }
 
     /// The output.

@@ -1,6 +1,6 @@
 //! Parses the output of a follower. Malformed input never panics and never blocks.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -155,10 +155,10 @@ impl SpoolEnd {
         }
     }
 
-    /// When the command ended, by the host's clock. `None` if the host recorded no time.
-    pub fn ended_at(&self) -> Option<SystemTime> {
+    /// When the command ended, by the host's clock, in seconds since 1970. `None` if the host recorded no time.
+    pub fn ended_at(&self) -> Option<u64> {
         let Self::Exited { measured, .. } = self else { return None };
-        UNIX_EPOCH.checked_add(Duration::from_secs(measured.ended_at?))
+        measured.ended_at
     }
 
     /// `rest` is the time of the end and the figures.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, timeout_at};
@@ -13,7 +13,8 @@ use crate::hosts::{HostRef, Link, run_short};
 use crate::runner::durable::{begin_following, install, outcome};
 use crate::runner::state::RunnerState;
 use sshjobs_job::spool::{self, FollowFrom, FrameReader, SpoolEnd, SpoolFrame, SpoolReply};
-use sshjobs_job::{JobId, Phase};
+use sshjobs_job::{JobId, Phase, end_by_host_clock};
+use sshjobs_output::{time_of, timestamp_of};
 use sshjobs_ssh::{ChannelError, ChannelEvent};
 
 /// Maximum hosts asked at the same time.
@@ -68,8 +69,8 @@ pub(crate) async fn look_at_orphans(
 #[derive(Debug)]
 struct SeenOnHost {
     phase: Phase,
-    /// By the host's clock.
-    ended_at: Option<SystemTime>,
+    /// By the host's clock, in seconds since 1970.
+    ended_at: Option<u64>,
     /// Number of its lines. `None` if they were not counted.
     lines: Option<u64>,
 }
@@ -93,8 +94,9 @@ impl SeenOnHost {
 
     fn show_in(self, summary: &mut Summary) {
         let status = &mut summary.status;
-        // The host's clock may be behind ours.
-        status.ended_at = self.ended_at.filter(|time| *time >= status.started_at);
+        let started = timestamp_of(status.started_at);
+        let ended = self.ended_at.and_then(|seconds| end_by_host_clock(started, seconds));
+        status.ended_at = ended.map(time_of);
         status.phase = self.phase;
         if let Some(lines) = self.lines {
             status.total_lines = lines.max(status.total_lines);
