@@ -1,0 +1,337 @@
+//! The working tree in a directory of this machine: what a sync sends.
+
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ignore::overrides::{Override, OverrideBuilder};
+use ignore::{DirEntry, WalkBuilder};
+
+use crate::SYNC_DIRECTORY;
+use crate::git;
+use crate::tree::{EntryKind, FileFacts, Tree};
+
+/// Name of the directory or file with git's own data.
+const GIT: &str = ".git";
+
+/// Patterns of files that are left out, in the form of a `.gitignore`.
+#[derive(Clone, Debug)]
+pub struct Exclusions {
+    patterns: Vec<String>,
+}
+
+/// A pattern can't be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the pattern {pattern:?} can't be read: {why}")]
+pub struct BadExclusion {
+    pattern: String,
+    why: String,
+}
+
+impl Exclusions {
+    /// Checks patterns.
+    ///
+    /// # Errors
+    /// [`BadExclusion`] for the first one that can't be read.
+    pub fn new(patterns: Vec<String>) -> Result<Self, BadExclusion> {
+        let exclusions = Self { patterns };
+        exclusions.below(Path::new("/"))?;
+        Ok(exclusions)
+    }
+
+    /// The patterns, for paths below `root`.
+    fn below(&self, root: &Path) -> Result<Override, BadExclusion> {
+        let mut builder = OverrideBuilder::new(root);
+        for pattern in &self.patterns {
+            let bad = |error: ignore::Error| BadExclusion {
+                pattern: pattern.clone(),
+                why: error.to_string(),
+            };
+            // In an override, `!` is what a plain pattern is in a `.gitignore`.
+            let inverted = match pattern.strip_prefix('!') {
+                Some(kept) => kept.to_owned(),
+                None => format!("!{pattern}"),
+            };
+            builder.add(&inverted).map_err(bad)?;
+        }
+        builder.build().map_err(|error| BadExclusion {
+            pattern: self.patterns.join(" "),
+            why: error.to_string(),
+        })
+    }
+}
+
+/// The working tree in a directory.
+#[derive(Clone, Debug, Default)]
+pub struct WorkingTree {
+    /// Its entries.
+    pub tree: Tree,
+    /// Entries that can't be read, and why.
+    pub unreadable: Vec<(PathBuf, String)>,
+    /// The commit that is checked out, if it is a working tree of git.
+    pub commit: Option<String>,
+}
+
+impl WorkingTree {
+    /// Reads the tree in `root`. Links are not followed.
+    ///
+    /// Left out are `.git`, what `.ignore` files and `exclusions` name, and what `.gitignore` files name and git does not
+    /// track.
+    ///
+    /// # Errors
+    /// If `root` is no directory that can be read.
+    pub fn read(root: &Path, exclusions: &Exclusions) -> io::Result<Self> {
+        std::fs::read_dir(root)?;
+        let mut found = Self {
+            commit: git::commit(root),
+            ..Self::default()
+        };
+        let excluded = exclusions.below(root).map_err(io::Error::other)?;
+        let mut walk = new_walk(root, excluded.clone());
+        found.add_all(root, &mut walk);
+        found.add_tracked(root, excluded);
+        Ok(found)
+    }
+
+    /// Reads all entries of `root`, for a directory that is written.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_all(root: &Path, exclusions: &Exclusions) -> io::Result<Self> {
+        std::fs::read_dir(root)?;
+        let mut found = Self::default();
+        let excluded = exclusions.below(root).map_err(io::Error::other)?;
+        let mut walk = WalkBuilder::new(root);
+        walk.standard_filters(false).follow_links(false).overrides(excluded);
+        walk.filter_entry(|entry| entry.file_name() != SYNC_DIRECTORY);
+        found.add_all(root, &mut walk);
+        Ok(found)
+    }
+
+    /// Adds files that git tracks although a `.gitignore` names them.
+    fn add_tracked(&mut self, root: &Path, excluded: Override) {
+        let missing: BTreeSet<PathBuf> = git::tracked_files(root)
+            .into_iter()
+            .filter(|path| !self.tree.entries.contains_key(path))
+            .collect();
+        if missing.is_empty() {
+            return;
+        }
+        let leading: BTreeSet<PathBuf> = missing
+            .iter()
+            .flat_map(|path| path.ancestors())
+            .map(|path| root.join(path))
+            .collect();
+        let mut walk = new_walk(root, excluded);
+        walk.git_ignore(false).git_global(false).git_exclude(false);
+        walk.filter_entry(move |entry| is_of_tree(entry) && leading.contains(entry.path()));
+        self.add_all(root, &mut walk);
+    }
+
+    fn add_all(&mut self, root: &Path, walk: &mut WalkBuilder) {
+        for entry in walk.build() {
+            match entry {
+                Ok(entry) => self.add(root, &entry),
+                Err(error) => {
+                    let (path, why) = described(&error);
+                    let below = path.strip_prefix(root).unwrap_or(&path).to_owned();
+                    self.unreadable.push((below, why));
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, root: &Path, entry: &DirEntry) {
+        let Ok(below) = entry.path().strip_prefix(root) else { return };
+        if below.as_os_str().is_empty() {
+            return;
+        }
+        match entry_kind(entry) {
+            Ok(kind) => {
+                self.tree.entries.insert(below.to_owned(), kind);
+            }
+            // Removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.unreadable.push((below.to_owned(), error.to_string())),
+        }
+    }
+}
+
+/// A walk that leaves out what does not belong to a working tree.
+fn new_walk(root: &Path, excluded: Override) -> WalkBuilder {
+    let mut walk = WalkBuilder::new(root);
+    walk.hidden(false).follow_links(false).require_git(false).overrides(excluded);
+    walk.filter_entry(is_of_tree);
+    walk
+}
+
+fn is_of_tree(entry: &DirEntry) -> bool {
+    entry.depth() == 0 || (entry.file_name() != GIT && entry.file_name() != SYNC_DIRECTORY)
+}
+
+fn entry_kind(entry: &DirEntry) -> io::Result<EntryKind> {
+    let metadata = entry.path().symlink_metadata()?;
+    Ok(if metadata.is_dir() {
+        EntryKind::Directory {
+            mode: permissions(&metadata),
+        }
+    } else if metadata.is_symlink() {
+        EntryKind::Link {
+            target: entry.path().read_link()?,
+        }
+    } else if metadata.is_file() {
+        EntryKind::File(FileFacts {
+            size: metadata.len(),
+            modified: metadata.mtime(),
+            nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or_default(),
+            mode: permissions(&metadata),
+        })
+    } else {
+        EntryKind::Other
+    })
+}
+
+fn permissions(metadata: &Metadata) -> u32 {
+    metadata.permissions().mode() & 0o777
+}
+
+/// The path that an error is about, and the reason.
+fn described(error: &ignore::Error) -> (PathBuf, String) {
+    match error {
+        ignore::Error::WithPath { path, err } => (path.clone(), err.to_string()),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
+            described(err)
+        }
+        other => (PathBuf::new(), other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn files(root: &Path, excluded: &[&str]) -> Vec<String> {
+        let patterns = excluded.iter().map(|&pattern| pattern.to_owned()).collect();
+        let read = WorkingTree::read(root, &Exclusions::new(patterns).unwrap()).unwrap();
+        read.tree.files().map(|(path, _)| path.display().to_string()).collect()
+    }
+
+    fn git(root: &Path, words: &[&str]) {
+        let ended = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
+            .args(words)
+            .current_dir(root)
+            .output()
+            .unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+    }
+
+    #[test]
+    fn ignored_files_are_left_out_except_those_that_git_tracks() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        write(root, ".gitignore", "*.log\nbuild/\n");
+        write(root, ".ignore", "secret.txt\n");
+        write(root, "build/out/tracked.bin", "t");
+        write(root, "build/out/other.bin", "o");
+        write(root, "kept.log", "t");
+        write(root, "left.log", "u");
+        write(root, "secret.txt", "s");
+        write(root, "src/main.rs", "m");
+        write(root, ".hidden", "h");
+        git(root, &["init", "-q"]);
+        git(
+            root,
+            &[
+                "add",
+                "-f",
+                "build/out/tracked.bin",
+                "kept.log",
+                "secret.txt",
+                "src/main.rs",
+            ],
+        );
+        git(root, &["commit", "-q", "-m", "first"]);
+        let all = [
+            ".gitignore",
+            ".hidden",
+            ".ignore",
+            "build/out/tracked.bin",
+            "kept.log",
+            "src/main.rs",
+        ];
+
+        assert_eq!(files(root, &[]), all);
+        let without: Vec<_> = all.into_iter().filter(|path| !path.starts_with("build")).collect();
+        assert_eq!(files(root, &["/build"]), without);
+        assert_eq!(files(root, &["*", "!src/", "!*.rs"]), ["src/main.rs"]);
+        let read = WorkingTree::read(root, &Exclusions::new(vec![]).unwrap()).unwrap();
+        assert_eq!(read.commit.map(|commit| commit.len()), Some(40));
+    }
+
+    #[test]
+    fn the_rules_of_a_repository_hold_in_its_directories() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        write(root, ".gitignore", "*.log\n");
+        write(root, "part/a.log", "l");
+        write(root, "part/a.rs", "r");
+        git(root, &["init", "-q"]);
+        git(root, &["add", "-A"]);
+
+        assert_eq!(files(&root.join("part"), &[]), ["a.rs"]);
+    }
+
+    #[test]
+    fn no_hook_of_a_repository_runs() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        write(root, "a", "a");
+        git(root, &["init", "-q"]);
+        git(root, &["add", "-A"]);
+        let hook = root.join("hook");
+        fs::write(
+            &hook,
+            format!("#!/bin/sh\ntouch {}\n", root.join("ran").display()),
+        )
+        .unwrap();
+        fs::set_permissions(&hook, PermissionsExt::from_mode(0o755)).unwrap();
+        git(root, &["config", "core.fsmonitor", hook.to_str().unwrap()]);
+
+        assert_eq!(files(root, &[]), ["a", "hook"]);
+        assert!(!root.join("ran").exists());
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let outside = tempfile::tempdir().unwrap();
+        write(outside.path(), "private", "p");
+        let root = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), root.path().join("out")).unwrap();
+
+        let read = WorkingTree::read(root.path(), &Exclusions::new(vec![]).unwrap()).unwrap();
+        let target = outside.path().to_owned();
+        assert_eq!(
+            read.tree.entries[Path::new("out")],
+            EntryKind::Link { target }
+        );
+        assert_eq!(read.tree.entries.len(), 1);
+    }
+
+    #[test]
+    fn a_bad_pattern_is_named() {
+        let bad = Exclusions::new(vec!["a[".to_owned()]).unwrap_err();
+        assert!(bad.to_string().contains("\"a[\""), "{bad}");
+    }
+}
