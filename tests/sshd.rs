@@ -65,6 +65,7 @@ mod skill;
 mod snapshots;
 mod spool;
 mod store;
+mod sync;
 mod terminal;
 mod top;
 mod transcript;

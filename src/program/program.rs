@@ -176,6 +176,10 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::get(&for_a_person(config), args).await
         }
+        CliVerb::Sync(args) => {
+            let config = with_options(config, &args.ssh);
+            sshjobs_cli::sync(&for_a_person(config), args).await
+        }
         CliVerb::Edit(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::edit(&for_a_person(config), args).await

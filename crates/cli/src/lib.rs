@@ -19,17 +19,18 @@ pub use args::{
     AddHostArgs, ApprovalsArgs, ApproveArgs, AttachArgs, AuditArgs, AuditCheckpointsArgs,
     AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, AwaitedEvent,
     BecomeArgs, Cli, CliVerb, ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb,
-    CompletedShell, CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EditArgs,
-    ExportArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs, GlobalArgs, HelpArgs,
-    HoldArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs, JobsArgs, ListTokensArgs,
-    LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs, McpSubcommand,
-    MoveArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs, PolicyExplainArgs,
-    PolicySubcommand, PolicyTestArgs, PutArgs, QueueArgs, QueueVerb, ReadArgs, RerunArgs,
-    RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
-    SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs, StoreBackupArgs,
-    StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb, StreamChoice,
-    TailArgs, TemplateArgs, TokenArgs, TokenVerb, ToolChoice, TopArgs, TrustArgs, TurnArgs,
-    UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs, parse,
+    CompletedShell, CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EachHostArgs,
+    EditArgs, ExportArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs, GlobalArgs,
+    HelpArgs, HoldArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs, JobsArgs,
+    ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs,
+    McpSubcommand, MoveArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
+    PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, QueueArgs, QueueVerb, ReadArgs,
+    RerunArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs,
+    SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
+    StoreBackupArgs, StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
+    StreamChoice, SyncArgs, TailArgs, TemplateArgs, TokenArgs, TokenVerb, ToolChoice, TopArgs,
+    TrustArgs, TurnArgs, UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs,
+    parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
@@ -39,6 +40,6 @@ pub use verbs::{
     completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
     inspect, jobs, log, man, mcp, note_parent, ping, policy, print_help, put, queue, read, rerun,
     run, screen, search, signal, spawn, store_backup, store_check, store_copy, store_repair,
-    store_restore, tail, token, trust, wait, watch, write,
+    store_restore, sync, tail, token, trust, wait, watch, write,
 };
 pub use version::answer_version;

@@ -8,7 +8,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use super::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 use super::audit::AuditArgs;
 use super::cluster::{ClusterArgs, StoreArgs};
-use super::files::{EditArgs, GetArgs, PutArgs};
+use super::files::{EditArgs, GetArgs, PutArgs, SyncArgs};
 use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, HostsVerb, PingArgs, TrustArgs};
 use super::jobs::{
@@ -231,6 +231,8 @@ pub enum CliVerb {
     Put(PutArgs),
     /// Copy files from a host, or from many.
     Get(GetArgs),
+    /// Bring a directory of a host, or of many, to the state of one here.
+    Sync(SyncArgs),
     /// Edit a file of a host with your editor.
     Edit(EditArgs),
     /// Forward ports and sockets through a host.
@@ -254,7 +256,7 @@ pub enum CliVerb {
 }
 
 impl CliVerb {
-    /// Whether it is only about this machine, so that SSHJOBS_SERVER does not apply. (Of the other verbs put, get, edit, forward
+    /// Whether it is only about this machine, so that SSHJOBS_SERVER does not apply. (Of the other verbs put, get, sync, edit, forward
     /// and `hosts add` refuse a server, because it would have to reach this machine's files and ports.)
     pub fn runs_here_only(&self) -> bool {
         matches!(
@@ -279,6 +281,7 @@ impl CliVerb {
             self,
             Self::Put(_)
                 | Self::Get(_)
+                | Self::Sync(_)
                 | Self::Edit(_)
                 | Self::Forward(_)
                 | Self::Hosts(HostsArgs {
@@ -301,6 +304,8 @@ impl CliVerb {
         } else if let Self::Put(args) = self {
             Some(&args.ssh)
         } else if let Self::Get(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Sync(args) = self {
             Some(&args.ssh)
         } else if let Self::Edit(args) = self {
             Some(&args.ssh)

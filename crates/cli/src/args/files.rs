@@ -1,4 +1,4 @@
-//! Arguments of `put`, `get` and `edit`.
+//! Arguments of `put`, `get`, `sync` and `edit`.
 
 use std::path::PathBuf;
 
@@ -77,6 +77,45 @@ pub struct GetArgs {
     pub ssh: SshArgs,
 }
 
+/// Arguments of `sync`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Sends what has changed, and deletes what is gone here. Only files that an earlier sync has written are
+deleted, and of these none that has changed on the host. Each file is replaced at once, and the same
+command continues a sync that broke. The host needs no rsync.
+
+Left out are .git, what .ignore files and --exclude name, and what .gitignore files name and git does
+not track. Links are copied as links.
+
+Exit codes: 0 both are equal now; 1 a file was not written; 2 invalid command line; 130 interrupted;
+255 the host can't be reached. With many hosts, the number of hosts that failed.
+
+Examples:
+  sshjobs sync . gpubox:project
+  sshjobs sync -n --exclude '*.bin' . gpubox:project      what would be done
+  sshjobs sync site/ 'web*':/srv/site                     to many hosts")]
+#[command(mut_arg("port", |port| port.short('P')))]
+pub struct SyncArgs {
+    /// Directory of this machine.
+    #[arg(value_name = "DIR")]
+    pub source: PathBuf,
+    /// Directory of a host, or of each of several hosts as in run.
+    #[arg(value_name = "HOST:PATH", add = ArgValueCompleter::new(candidates::local_or_host))]
+    pub target: PathBuf,
+    /// Leave out what this pattern names, as in a .gitignore; !PATTERN keeps it.
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true)]
+    pub exclude: Vec<String>,
+    /// Show what would be done, and do nothing.
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// On each host.
+    #[command(flatten)]
+    pub each: EachHostArgs,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
 /// How files are copied.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CopyArgs {
@@ -86,6 +125,14 @@ pub struct CopyArgs {
     /// Keep permissions and times.
     #[arg(long, short = 'p')]
     pub preserve: bool,
+    /// On each host.
+    #[command(flatten)]
+    pub each: EachHostArgs,
+}
+
+/// How a verb for files works on each of its hosts.
+#[derive(Clone, Debug, Default, Args)]
+pub struct EachHostArgs {
     /// Write a line of JSON for each file.
     #[arg(long)]
     pub json: bool,

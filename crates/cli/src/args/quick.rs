@@ -12,7 +12,7 @@ use super::{
 type AddArgs = fn(Command) -> Command;
 
 /// The arguments of each verb.
-const VERBS: [(&str, AddArgs); 42] = [
+const VERBS: [(&str, AddArgs); 43] = [
     ("demo", program::DemoArgs::augment_args),
     ("serve", serve::ServeArgs::augment_args),
     ("mcp", mcp::McpArgs::augment_args),
@@ -45,6 +45,7 @@ const VERBS: [(&str, AddArgs); 42] = [
     ("forget", jobs::ForgetArgs::augment_args),
     ("put", files::PutArgs::augment_args),
     ("get", files::GetArgs::augment_args),
+    ("sync", files::SyncArgs::augment_args),
     ("edit", files::EditArgs::augment_args),
     ("forward", forward::ForwardArgs::augment_args),
     ("hosts", hosts::HostsArgs::augment_args),

@@ -28,7 +28,7 @@ pub use cluster::{cluster_status, store_copy};
 pub use completions::{answer_shell, completions};
 pub use config::{Override, Overrides, add_host, config, init};
 pub use demo::demo;
-pub use files::{edit, get, put};
+pub use files::{edit, get, put, sync};
 pub use forward::forward;
 pub use help::{help, print_help};
 pub use hosts::{hosts, ping, trust};

@@ -39,6 +39,11 @@ impl Digest {
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
     }
+
+    /// Its bytes.
+    pub(super) fn bytes(self) -> [u8; 32] {
+        self.0
+    }
 }
 
 impl fmt::Display for Digest {

@@ -12,7 +12,7 @@
 //! | `remote_file.rs` | reads and writes with many requests in flight |
 //! | `upload.rs`, `download.rs` | one file, whole and verified |
 //! | `lock.rs`, `part_name.rs` | writers of the same file at the same time |
-//! | `tree/` | directories |
+//! | `tree/` | directories; `tree/sync/`: what has changed of one |
 //! | `edit.rs` | edits of a text, and differences; pure |
 
 mod digest;
@@ -42,5 +42,5 @@ pub use pattern::Matched;
 pub use progress::TransferProgress;
 pub use sftp::{Attributes, DirectoryEntry, FileKind, FileOwner, SftpError, SftpStatus, Times};
 pub use source::{FileSource, LocalFile};
-pub use tree::{TreeOptions, TreeReport};
+pub use tree::{SyncOptions, SyncReport, TreeOptions, TreeReport};
 pub use upload::{ExpectedContent, FileChange, LinkInPlace, Put, PutOptions};

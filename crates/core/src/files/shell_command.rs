@@ -8,7 +8,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::error::FilesError;
 use super::host_files::HostFiles;
-use sshjobs_job::Nonce;
+use super::path::RemotePath;
+use sshjobs_job::{Nonce, inert_bytes};
 use sshjobs_ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// How a command ended.
@@ -29,6 +30,13 @@ const MOST_NOISE: usize = 64 << 10;
 const MOST_STDERR: usize = 2 << 10;
 /// Bytes sent at a time.
 const STEP: usize = 32 << 10;
+
+/// The start of a script: sets the variable `d` to the path of a directory, in a form that no program takes for an option.
+pub(super) fn directory_variable(directory: &RemotePath) -> String {
+    let directory = inert_bytes(directory.as_bytes());
+    // The point keeps line ends at the end of the path.
+    format!("d=$(printf %b. '{directory}'); d=${{d%.}}; case $d in /*) ;; *) d=./$d ;; esac;")
+}
 
 impl HostFiles {
     /// Runs a script of `/bin/sh` on the host as the user of these files, with streams as its stdin

@@ -13,8 +13,8 @@ use super::fleet::FleetSpec;
 use super::jobs::Jobs;
 use crate::admission::{CallPlace, HostAct};
 use crate::files::{
-    FileSource, FilesError, GetOptions, Got, HostFiles, Put, PutOptions, RemotePath,
-    TransferProgress, TreeOptions, TreeReport,
+    FileSource, FilesError, GetOptions, Got, HostFiles, Put, PutOptions, RemotePath, SyncOptions,
+    SyncReport, TransferProgress, TreeOptions, TreeReport,
 };
 use crate::hosts::HostRef;
 use sshjobs_policy::Verb;
@@ -207,6 +207,25 @@ impl Jobs {
     ) -> Result<TreeReport, Error> {
         self.repeat(self.changing, at, |files| {
             async move { files.put_tree(local, path, options, progress).await }.boxed()
+        })
+        .await
+    }
+
+    /// Brings a directory of a host to the state of the working tree in a directory of this machine: sends what has changed,
+    /// and deletes what is gone here and an earlier sync has written. After a lost connection it continues, at most four
+    /// times.
+    ///
+    /// # Errors
+    /// [`Error::Files`]. Entries that fail are in the report.
+    pub async fn sync_to(
+        &self,
+        local: &Path,
+        at @ HostPath { path, .. }: HostPath<'_>,
+        options: &SyncOptions,
+        progress: &Arc<TransferProgress>,
+    ) -> Result<SyncReport, Error> {
+        self.repeat(self.changing, at, |files| {
+            async move { files.sync_to(local, path, options, progress).await }.boxed()
         })
         .await
     }

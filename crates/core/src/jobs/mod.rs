@@ -95,7 +95,8 @@ pub use crate::admission::{
 pub use crate::files::{
     BadPath, Digest, DirectoryEntry, Edit, EditError, ExpectedContent, FileChange, FileKind,
     FileSource, FilesError, GetOptions, Got, HostFiles, LinkInPlace, LocalFile, Matched, Put,
-    PutOptions, RemotePath, TransferProgress, TreeOptions, TreeReport, Verified,
+    PutOptions, RemotePath, SyncOptions, SyncReport, TransferProgress, TreeOptions, TreeReport,
+    Verified,
 };
 pub use crate::forward::{
     BadForward, ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
@@ -126,6 +127,8 @@ pub use sshjobs_ssh::{
 };
 pub use sshjobs_store::Filter;
 pub use sshjobs_store::{SharedValue, SharedValueError};
+#[cfg(feature = "files")]
+pub use sshjobs_tree::{BadExclusion, Exclusions};
 
 pub use config::{Defaults, PolicyConfig};
 pub use job::SecretInput;

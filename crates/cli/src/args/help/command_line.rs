@@ -23,7 +23,10 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
         "Manage jobs",
         &["jobs", "queue", "write", "signal", "forget"],
     ),
-    ("Files and ports", &["put", "get", "edit", "forward"]),
+    (
+        "Files and ports",
+        &["put", "get", "sync", "edit", "forward"],
+    ),
     ("Hosts", &["hosts", "ping", "trust"]),
     (
         "Server",

@@ -34,8 +34,8 @@ pub async fn get(service: &Service, mut args: GetArgs) -> ProgramExit {
             .iter()
             .map(|word| PathOnHosts::parse(word))
             .collect::<Result<_, _>>()?;
-        check_ci_files(&args.copy)?;
-        let becomes = args.copy.becomes.becomes()?;
+        check_ci_files(&args.copy.each)?;
+        let becomes = args.copy.each.becomes.becomes()?;
         let jobs = service.library().with_context(|context| context.becomes = becomes);
         let progress = Arc::new(TransferProgress::default());
         let getting = Getting {
@@ -80,7 +80,7 @@ impl Getting<'_> {
         // Also if a later source could not be copied. A copy to stdout has no results.
         if !done.commands.is_empty() {
             let command = done.commands.join("; ");
-            write_ci_files(&self.args.copy, &command, &done.results)?;
+            write_ci_files(&self.args.copy.each, &command, &done.results)?;
         }
         exit
     }
@@ -103,9 +103,12 @@ impl Getting<'_> {
                 }
             }
             let command = format!("get {}", source.shown(&source.hosts));
-            let copies = on_each(&hosts, &self.args.copy, &command, async |host, copied| {
-                self.from(host, source, is_many, copied).await
-            });
+            let copies = on_each(
+                &hosts,
+                &self.args.copy.each,
+                &command,
+                async |host, copied| self.from(host, source, is_many, copied).await,
+            );
             let Copies { exit, results } = copies.await;
             if exit != ProgramExit::SUCCESS {
                 last = exit;

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 
 use super::result::CopyResult;
-use crate::args::CopyArgs;
+use crate::args::EachHostArgs;
 use crate::exit::print;
 use crate::fleet::{HostResult, check_writable, write_joblog, write_junit};
 use crate::json::json;
@@ -28,7 +28,7 @@ pub(super) struct Copies {
 /// files that it has copied to a list, and returns the first error.
 pub(super) async fn on_each<'a>(
     hosts: &'a [String],
-    args: &CopyArgs,
+    args: &EachHostArgs,
     command: &str,
     copy: impl AsyncFn(&'a str, &mut Vec<CopyResult>) -> Result<(), Error>,
 ) -> Copies {
@@ -76,14 +76,14 @@ pub(super) async fn on_each<'a>(
 }
 
 /// Refuses files for CI that can't be written, before anything is copied.
-pub(super) fn check_ci_files(args: &CopyArgs) -> Result<(), Error> {
+pub(super) fn check_ci_files(args: &EachHostArgs) -> Result<(), Error> {
     let mut files = [&args.joblog, &args.junit].into_iter().flatten();
     files.try_for_each(|file| check_writable(file))
 }
 
 /// Writes the files for CI. `command` is the name of the test suite.
 pub(super) fn write_ci_files(
-    args: &CopyArgs,
+    args: &EachHostArgs,
     command: &str,
     results: &[HostResult],
 ) -> Result<(), Error> {

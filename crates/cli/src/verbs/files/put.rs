@@ -66,7 +66,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> ProgramExit {
                 "write it to a file first, and put that",
             ));
         }
-        let becomes = args.copy.becomes.becomes()?;
+        let becomes = args.copy.each.becomes.becomes()?;
         let jobs = service.library().with_context(|context| context.becomes = becomes);
         let progress = Arc::new(TransferProgress::default());
         for source in &sources {
@@ -81,15 +81,15 @@ pub async fn put(service: &Service, mut args: PutArgs) -> ProgramExit {
             args: &args,
             progress: &progress,
         };
-        check_ci_files(&args.copy)?;
+        check_ci_files(&args.copy.each)?;
         let command = format!("put {}", target.shown(&target.hosts));
         let mut signals = Signals::catch()?;
         let copies = async {
-            let copies = on_each(&hosts, &args.copy, &command, async |host, copied| {
+            let copies = on_each(&hosts, &args.copy.each, &command, async |host, copied| {
                 putting.on(host, copied).await
             });
             let Copies { exit, results } = copies.await;
-            write_ci_files(&args.copy, &command, &results)?;
+            write_ci_files(&args.copy.each, &command, &results)?;
             Ok(exit)
         };
         tokio::select! {

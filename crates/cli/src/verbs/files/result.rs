@@ -1,10 +1,15 @@
 //! Results of copies: a line for each file, in words or as JSON.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use serde_json::{Value, json};
 
 use crate::exit::print;
 use crate::{ProgramExit, report};
-use sshjobs_core::jobs::{FileChange, Got, Put, TreeReport, Verified, printable};
+use sshjobs_core::jobs::{
+    FileChange, Got, Put, SyncReport, TreeReport, Verified, printable, shown,
+};
 use sshjobs_wire::{Error, shown_at};
 
 /// Result of one source argument on one host.
@@ -116,6 +121,57 @@ impl CopyResult {
         }
     }
 
+    pub(super) fn of_sync(
+        host: &str,
+        shown: String,
+        synced: &SyncReport,
+        is_dry_run: bool,
+    ) -> Self {
+        for (path, error) in &synced.failed {
+            tracing::debug!(?path, "an entry failed");
+            report(&Error::from(sshjobs_core::jobs::Error::from(error.clone())));
+        }
+        for path in &synced.skipped {
+            let path = shown_path(path);
+            crate::note(&format!(
+                "{path} is skipped: it is neither a file nor a directory nor a link"
+            ));
+        }
+        for path in &synced.kept {
+            let path = shown_path(path);
+            crate::note(&format!(
+                "{path} is gone here and was changed on {host}: it stays there"
+            ));
+        }
+        let paths =
+            |paths: &[PathBuf]| paths.iter().map(|path| shown_path(path)).collect::<Vec<_>>();
+        let failed: Vec<PathBuf> = synced.failed.iter().map(|(path, _)| path.clone()).collect();
+        Self {
+            details: json!({
+                "path": shown,
+                "sent": paths(&synced.sent),
+                "deleted": paths(&synced.deleted),
+                "unchanged": synced.unchanged,
+                "bytes": synced.bytes,
+                "sent_bytes": synced.sent_bytes,
+                "kept": paths(&synced.kept),
+                "skipped": paths(&synced.skipped),
+                "failed": paths(&failed),
+                "commit": synced.commit,
+                "hash": synced.hash,
+            }),
+            shown,
+            host: host.to_owned(),
+            change: match (is_dry_run, synced.has_changes()) {
+                (true, _) => "dry_run",
+                (false, true) => "changed",
+                (false, false) => "unchanged",
+            },
+            bytes: synced.sent_bytes,
+            failed: synced.failed.len(),
+        }
+    }
+
     /// Prints it to stdout.
     pub(super) fn print(&self, as_json: bool) -> ProgramExit {
         if as_json {
@@ -124,6 +180,12 @@ impl CopyResult {
                 fields.extend(more.clone());
             }
             return print(&fields.to_string());
+        }
+        if let (Some(sent), Some(deleted)) = (
+            self.details["sent"].as_array(),
+            self.details["deleted"].as_array(),
+        ) {
+            return print(&self.sync_lines(sent, deleted));
         }
         let mut line = format!(
             "{}: {}, {} bytes",
@@ -142,6 +204,38 @@ impl CopyResult {
         }
         print(&line)
     }
+}
+
+impl CopyResult {
+    /// A line with the counts of a sync. Before it, what a dry run would do: a line for each entry.
+    fn sync_lines(&self, sent: &[Value], deleted: &[Value]) -> String {
+        let is_dry_run = self.change == "dry_run";
+        let mut lines = String::new();
+        if is_dry_run {
+            for (sign, paths) in [("send", sent), ("delete", deleted)] {
+                for path in paths.iter().filter_map(Value::as_str) {
+                    lines.push_str(&format!("{sign:<6} {path}\n"));
+                }
+            }
+        }
+        let would = if is_dry_run { "would be " } else { "" };
+        lines.push_str(&format!(
+            "{}: {} {would}sent, {} {would}deleted, {} unchanged",
+            printable(&self.shown),
+            sent.len(),
+            deleted.len(),
+            self.details["unchanged"]
+        ));
+        if !is_dry_run && self.bytes > 0 {
+            lines.push_str(&format!(", {} bytes", self.bytes));
+        }
+        lines
+    }
+}
+
+/// A path for people: control characters and bytes that are not UTF-8 are escaped.
+fn shown_path(path: &Path) -> String {
+    shown(path.as_os_str().as_bytes())
 }
 
 fn word(verified: Verified) -> &'static str {

@@ -57,6 +57,8 @@ pub enum SftpRequest {
     Remove(Bytes),
     /// Makes a directory.
     Mkdir(Bytes, Attributes),
+    /// Removes an empty directory.
+    Rmdir(Bytes),
     /// The absolute path of an existing path, with symbolic links resolved.
     Realpath(Bytes),
     /// A path with `~` or `~user` replaced (`expand-path@openssh.com`).
@@ -195,6 +197,7 @@ impl SftpRequest {
             Self::Readdir(handle) => packet(12).string(handle),
             Self::Remove(path) => packet(13).string(path),
             Self::Mkdir(path, attributes) => attributed(packet(14).string(path), attributes),
+            Self::Rmdir(path) => packet(15).string(path),
             Self::Realpath(path) => packet(16).string(path),
             Self::ExpandPath(path) => extended("expand-path@openssh.com").string(path),
             Self::Stat(path) => packet(17).string(path),

@@ -21,8 +21,8 @@ use crate::files::download::{GetOptions, keep_attributes};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::TransferProgress;
 use crate::files::sftp::{Attributes, FileKind, SftpError, SftpStatus};
+use crate::files::shell_command::directory_variable;
 use crate::files::{FilesError, Hasher, RemotePath};
-use sshjobs_job::inert_bytes;
 
 /// Bytes between the channel and the thread that unpacks.
 const PIPE_BYTES: usize = 1 << 20;
@@ -109,13 +109,11 @@ impl GetTree<'_> {
             io::copy(&mut stream, &mut io::sink())?;
             Ok::<_, io::Error>(unpacked)
         });
-        let directory = inert_bytes(self.path.as_bytes());
+        let directory = directory_variable(self.path);
         // The tar crate reads the format in which GNU tar sends holes (-S). Other programs send zeros.
         let script = format!(
             "tar -cf - /dev/null >/dev/null 2>&1 || exit {NO_TAR}; \
-             d=$(printf %b. '{directory}'); d=${{d%.}}; \
-             case $d in /*) ;; *) d=./$d ;; esac; \
-             case $(tar --version 2>/dev/null) in *GNU*) o='--format=gnu -S' ;; *) o= ;; esac; \
+             {directory} case $(tar --version 2>/dev/null) in *GNU*) o='--format=gnu -S' ;; *) o= ;; esac; \
              cd \"$d\" && exec tar $o -cf - ."
         );
         let ended = self.files.run_script(script, tokio::io::empty(), &mut far).await?;

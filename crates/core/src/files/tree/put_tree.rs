@@ -15,9 +15,9 @@ use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::TransferProgress;
 use crate::files::sftp::{Attributes, FileKind, SftpError, SftpRequest, SftpStatus, Times};
+use crate::files::shell_command::directory_variable;
 use crate::files::upload::{FileChange, LinkInPlace, PutOptions};
 use crate::files::{Digest, FileSource, FilesError, Hasher, LocalFile, RemotePath};
-use sshjobs_job::inert_bytes;
 
 /// Files that are transferred at the same time.
 pub(super) const AT_A_TIME: usize = 32;
@@ -154,7 +154,7 @@ impl PutTree<'_> {
             }
             Ok(packed)
         });
-        let directory = inert_bytes(part.as_bytes());
+        let directory = directory_variable(part);
         // -o: files belong to us, not to a user with the same number as here.
         let flags = if self.options.preserve {
             "-xopf"
@@ -163,9 +163,7 @@ impl PutTree<'_> {
         };
         let script = format!(
             "tar -cf - /dev/null >/dev/null 2>&1 || exit {NO_TAR}; \
-             d=$(printf %b. '{directory}'); d=${{d%.}}; \
-             case $d in /*) ;; *) d=./$d ;; esac; \
-             rm -rf \"$d\" && mkdir \"$d\" && exec tar {flags} - -C \"$d\""
+             {directory} rm -rf \"$d\" && mkdir \"$d\" && exec tar {flags} - -C \"$d\""
         );
         let mut nowhere = tokio::io::sink();
         // The other end of the pipe is dropped with this, so the thread ends, too.
@@ -283,11 +281,8 @@ impl PutTree<'_> {
 
     /// Removes what a failed transfer has unpacked.
     async fn discard(&self, part: &RemotePath) {
-        let directory = inert_bytes(part.as_bytes());
-        let script = format!(
-            "d=$(printf %b. '{directory}'); d=${{d%.}}; \
-             case $d in /*) ;; *) d=./$d ;; esac; rm -rf \"$d\""
-        );
+        let directory = directory_variable(part);
+        let script = format!("{directory} rm -rf \"$d\"");
         // Without a connection it stays, and the next attempt removes it.
         let mut nowhere = tokio::io::sink();
         let removed = self.files.run_script(script, tokio::io::empty(), &mut nowhere).await;
@@ -428,19 +423,28 @@ impl PutTree<'_> {
     }
 
     async fn put_link(&self, entry: &LocalEntry) -> Result<(), FilesError> {
-        let local = self.local.join(&entry.below);
         let target = read_link_below(self.local, &entry.below);
-        let target = target.map_err(FilesError::local(&local))?;
-        let path = self.path_of(entry);
-        let failed = FilesError::on("make the link", &path);
-        match self.files.session.status(symlink(&path, &target)).await {
+        let target = target.map_err(FilesError::local(&self.local.join(&entry.below)))?;
+        self.files.put_link(&target, &self.path_of(entry)).await
+    }
+}
+
+impl HostFiles {
+    /// Makes a symbolic link, in the place of an existing file or link.
+    pub(super) async fn put_link(
+        &self,
+        target: &Path,
+        path: &RemotePath,
+    ) -> Result<(), FilesError> {
+        let failed = FilesError::on("make the link", path);
+        match self.session.status(symlink(path, target)).await {
             // There is something: a link in another place replaces it at once.
-            Err(SftpError::Refused { .. }) if self.files.lstat(&path).await.is_ok() => {
+            Err(SftpError::Refused { .. }) if self.lstat(path).await.is_ok() => {
                 let beside = path.beside(".", ".sshjobs-link.part");
-                self.files.session.status(symlink(&beside, &target)).await.map_err(&failed)?;
-                let replaced = self.files.replace(&beside, &path).await;
+                self.session.status(symlink(&beside, target)).await.map_err(&failed)?;
+                let replaced = self.replace(&beside, path).await;
                 if replaced.is_err() {
-                    self.files.remove(&beside).await.ok();
+                    self.remove(&beside).await.ok();
                 }
                 replaced
             }

@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::files::host_files::HostFiles;
+use crate::files::shell_command::directory_variable;
 use crate::files::{Digest, RemotePath};
-use sshjobs_job::inert_bytes;
 
 impl HostFiles {
     /// The digests of files below a directory, in this order. `None` if the host has no tool for
@@ -20,10 +20,9 @@ impl HostFiles {
             .iter()
             .flat_map(|file| [b"./", file.as_os_str().as_bytes(), &b"\0"[..]].concat());
         let names: Vec<u8> = names.collect();
-        let directory = inert_bytes(directory.as_bytes());
+        let directory = directory_variable(directory);
         let script = format!(
-            "d=$(printf %b. '{directory}'); d=${{d%.}}; case $d in /*) ;; *) d=./$d ;; esac; \
-             cd -- \"$d\" || exit 1; \
+            "{directory} cd -- \"$d\" || exit 1; \
              if command -v sha256sum >/dev/null 2>&1; then s=sha256sum; \
              elif command -v shasum >/dev/null 2>&1; then s='shasum -a 256'; \
              else exit 1; fi; \

@@ -1,0 +1,48 @@
+//! What a sync is to do, and what it did.
+
+use std::path::PathBuf;
+
+use sshjobs_tree::Exclusions;
+
+use crate::files::FilesError;
+
+/// How a tree is synced.
+#[derive(Clone, Debug)]
+pub struct SyncOptions {
+    /// What is left out, beside what ignore files name.
+    pub exclusions: Exclusions,
+    /// Finds out what would be done, and does nothing.
+    pub dry_run: bool,
+}
+
+/// What a sync did, or with [`SyncOptions::dry_run`] would do. Paths are below both directories.
+#[derive(Clone, Debug, Default)]
+pub struct SyncReport {
+    /// Files and links that were written.
+    pub sent: Vec<PathBuf>,
+    /// Entries that were deleted.
+    pub deleted: Vec<PathBuf>,
+    /// Files and links that were equal.
+    pub unchanged: u64,
+    /// Bytes of the files that were written.
+    pub bytes: u64,
+    /// Bytes of them that were sent. Fewer if only blocks of a file differ, or an earlier sync was cut.
+    pub sent_bytes: u64,
+    /// Files that are gone at the source and were changed at the target since they were written. They stay.
+    pub kept: Vec<PathBuf>,
+    /// Devices, sockets and pipes.
+    pub skipped: Vec<PathBuf>,
+    /// Entries that were not written, and why.
+    pub failed: Vec<(PathBuf, FilesError)>,
+    /// The commit that is checked out at the source, if it is a working tree of git.
+    pub commit: Option<String>,
+    /// A hash of all paths and contents of the tree. Absent with [`SyncOptions::dry_run`], and if an entry failed.
+    pub hash: Option<String>,
+}
+
+impl SyncReport {
+    /// Whether the target was changed, or would be.
+    pub fn has_changes(&self) -> bool {
+        !self.sent.is_empty() || !self.deleted.is_empty()
+    }
+}
