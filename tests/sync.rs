@@ -355,3 +355,65 @@ async fn one_changed_byte_of_a_large_file_sends_one_block() {
     let found = Command::new("sha256sum").arg(far.join("model.bin")).output().unwrap();
     assert_eq!(&expected.stdout[..64], &found.stdout[..64]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_comes_back_and_only_what_has_changed() {
+    let sshd = Sshd::start().await;
+    let (here, far) = (sshd.path("here"), sshd.path("far"));
+    for number in 0..50 {
+        write(
+            &far,
+            &format!("d{}/f{number}", number % 3),
+            &format!("{number}"),
+        );
+    }
+    write(&far, "big.bin", &"b".repeat(9 << 20));
+    write(&far, "skip.tmp", "left out");
+    symlink("d1", far.join("link")).unwrap();
+    fs::set_permissions(far.join("d1/f1"), PermissionsExt::from_mode(0o755)).unwrap();
+    write(&here, "own.txt", "mine");
+    let (here_word, source) = (
+        here.display().to_string(),
+        format!("{HOST}:{}", far.display()),
+    );
+    let back = |words: &[&str]| -> Value {
+        let words = [
+            &["sync", "--json", "--exclude", "*.tmp"],
+            words,
+            &[source.as_str(), here_word.as_str()],
+        ];
+        serde_json::from_str(&told(&sshjobs(&sshd, &words.concat()))).unwrap()
+    };
+
+    let dry = back(&["-n"]);
+    assert_eq!(dry["sent"].as_array().unwrap().len(), 52, "{dry}");
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 1);
+    let first = back(&[]);
+    assert_eq!(first["sent"].as_array().unwrap().len(), 52, "{first}");
+    assert!(!here.join("skip.tmp").exists());
+    let mode = here.join("d1/f1").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    assert_eq!(back(&[])["change"], "unchanged");
+
+    fs::remove_dir_all(far.join("d2")).unwrap();
+    write(&far, "d0/f0", "changed");
+    write(&here, "d1/mine", "stays");
+    let third = back(&[]);
+    assert_eq!(third["sent"], serde_json::json!(["d0/f0"]), "{third}");
+    assert_eq!(third["deleted"].as_array().unwrap().len(), 17, "{third}");
+    assert!(!here.join("d2").exists());
+    fs::remove_file(far.join("skip.tmp")).unwrap();
+    fs::remove_file(here.join("own.txt")).unwrap();
+    fs::remove_file(here.join("d1/mine")).unwrap();
+    assert!(contents(&here) == contents(&far));
+
+    // Neither a link here nor one there leads out.
+    let outside = sshd.path("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::remove_dir_all(here.join("d0")).unwrap();
+    symlink(&outside, here.join("d0")).unwrap();
+    let words = ["sync", source.as_str(), here_word.as_str()];
+    let refused = sshjobs(&sshd, &words);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert_eq!(contents(&outside).len(), 0);
+}

@@ -41,6 +41,22 @@ impl Exclusions {
         Ok(exclusions)
     }
 
+    /// Removes what they name from a list of entries, with all that is below it.
+    pub fn remove_from(&self, tree: &mut Tree) {
+        // Checked in `new`.
+        let Ok(excluded) = self.below(Path::new("/")) else { return };
+        let mut removed: BTreeSet<PathBuf> = BTreeSet::new();
+        tree.entries.retain(|path, kind| {
+            let is_directory = matches!(kind, EntryKind::Directory { .. });
+            let is_kept = !path.parent().is_some_and(|above| removed.contains(above))
+                && !excluded.matched(path, is_directory).is_ignore();
+            if !is_kept {
+                removed.insert(path.clone());
+            }
+            is_kept
+        });
+    }
+
     /// The patterns, for paths below `root`.
     fn below(&self, root: &Path) -> Result<Override, BadExclusion> {
         let mut builder = OverrideBuilder::new(root);
@@ -99,12 +115,11 @@ impl WorkingTree {
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_all(root: &Path, exclusions: &Exclusions) -> io::Result<Self> {
+    pub fn read_all(root: &Path) -> io::Result<Self> {
         std::fs::read_dir(root)?;
         let mut found = Self::default();
-        let excluded = exclusions.below(root).map_err(io::Error::other)?;
         let mut walk = WalkBuilder::new(root);
-        walk.standard_filters(false).follow_links(false).overrides(excluded);
+        walk.standard_filters(false).follow_links(false);
         walk.filter_entry(|entry| entry.file_name() != SYNC_DIRECTORY);
         found.add_all(root, &mut walk);
         Ok(found)
@@ -327,6 +342,25 @@ mod tests {
             EntryKind::Link { target }
         );
         assert_eq!(read.tree.entries.len(), 1);
+    }
+
+    #[test]
+    fn a_list_loses_what_is_excluded() {
+        let mut tree = Tree::default();
+        for path in ["a", "a/keep.txt", "a/x.bin", "a/x.bin/below", "b"] {
+            let is_directory = ["a", "a/x.bin"].contains(&path);
+            let kind = if is_directory {
+                EntryKind::Directory { mode: 0o755 }
+            } else {
+                EntryKind::Other
+            };
+            tree.entries.insert(path.into(), kind);
+        }
+        Exclusions::new(vec!["*.bin".to_owned(), "/b".to_owned()])
+            .unwrap()
+            .remove_from(&mut tree);
+        let left: Vec<_> = tree.entries.keys().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(left, ["a", "a/keep.txt"]);
     }
 
     #[test]

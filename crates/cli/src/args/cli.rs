@@ -231,7 +231,7 @@ pub enum CliVerb {
     Put(PutArgs),
     /// Copy files from a host, or from many.
     Get(GetArgs),
-    /// Bring a directory of a host, or of many, to the state of one here.
+    /// Bring a directory of a host, or of many, to the state of one here, or back.
     Sync(SyncArgs),
     /// Edit a file of a host with your editor.
     Edit(EditArgs),

@@ -80,12 +80,12 @@ pub struct GetArgs {
 /// Arguments of `sync`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Sends what has changed, and deletes what is gone here. Only files that an earlier sync has written are
-deleted, and of these none that has changed on the host. Each file is replaced at once, and the same
-command continues a sync that broke. The host needs no rsync.
+Sends what has changed, and deletes what is gone at the source. Only files that an earlier sync has
+written are deleted, and of these none that was changed at the target. Each file is replaced at once,
+and the same command continues a sync that broke. The host needs no rsync.
 
-Left out are .git, what .ignore files and --exclude name, and what .gitignore files name and git does
-not track. Links are copied as links.
+To a host, it leaves out .git, what .ignore files and --exclude name, and what .gitignore files name and
+git does not track. From a host, what --exclude names. Links are copied as links.
 
 Exit codes: 0 both are equal now; 1 a file was not written; 2 invalid command line; 130 interrupted;
 255 the host can't be reached. With many hosts, the number of hosts that failed.
@@ -93,13 +93,14 @@ Exit codes: 0 both are equal now; 1 a file was not written; 2 invalid command li
 Examples:
   sshjobs sync . gpubox:project
   sshjobs sync -n --exclude '*.bin' . gpubox:project      what would be done
-  sshjobs sync site/ 'web*':/srv/site                     to many hosts")]
+  sshjobs sync site/ 'web*':/srv/site                     to many hosts
+  sshjobs sync gpubox:project/runs runs                   back")]
 #[command(mut_arg("port", |port| port.short('P')))]
 pub struct SyncArgs {
-    /// Directory of this machine.
-    #[arg(value_name = "DIR")]
+    /// Directory whose state the other gets: of this machine, or HOST:PATH.
+    #[arg(value_name = "DIR", add = ArgValueCompleter::new(candidates::local_or_host))]
     pub source: PathBuf,
-    /// Directory of a host, or of each of several hosts as in run.
+    /// The other directory: HOST:PATH, or one of this machine. Several hosts as in run.
     #[arg(value_name = "HOST:PATH", add = ArgValueCompleter::new(candidates::local_or_host))]
     pub target: PathBuf,
     /// Leave out what this pattern names, as in a .gitignore; !PATTERN keeps it.

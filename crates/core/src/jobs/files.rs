@@ -230,6 +230,24 @@ impl Jobs {
         .await
     }
 
+    /// Brings a directory of this machine to the state of a directory of a host, as [`sync_to`](Self::sync_to) in the other
+    /// direction.
+    ///
+    /// # Errors
+    /// [`Error::Files`]. Entries that fail are in the report.
+    pub async fn sync_from(
+        &self,
+        at @ HostPath { path, .. }: HostPath<'_>,
+        local: &Path,
+        options: &SyncOptions,
+        progress: &Arc<TransferProgress>,
+    ) -> Result<SyncReport, Error> {
+        self.repeat(Verb::Get, at, |files| {
+            async move { files.sync_from(path, local, options, progress).await }.boxed()
+        })
+        .await
+    }
+
     /// Copies a directory of a host to this machine, with all that is in it. Nothing is written
     /// outside of `local`.
     ///

@@ -12,12 +12,18 @@
 //! 6. Large files are sent one by one; of those that are there in another version, `blocks.rs` sends only the blocks that
 //!    differ.
 //! 7. The manifest gets what was written.
+//!
+//! `sync_from.rs` is the other direction, with the manifest here.
 
 mod blocks;
 mod exclusive;
 mod host_copy;
 mod report;
 mod staging;
+mod sync_from;
 mod sync_to;
 
 pub use report::{SyncOptions, SyncReport};
+
+/// Rules for git in the directory of syncs, in case that the tree is a repository.
+const IGNORED: &[u8] = b"*\n";

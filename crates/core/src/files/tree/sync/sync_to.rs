@@ -16,7 +16,7 @@ use super::blocks::BLOCKS_FROM;
 use super::exclusive::{Exclusive, source_id};
 use super::host_copy::{HostCopy, MANIFEST, refused};
 use super::staging::Staging;
-use super::{SyncOptions, SyncReport};
+use super::{IGNORED, SyncOptions, SyncReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::TransferProgress;
 use crate::files::sftp::{Attributes, SftpRequest, Times};
@@ -27,8 +27,6 @@ use crate::files::{Digest, FileSource, FilesError, LocalFile, RemotePath};
 
 /// Size from which a file is sent by itself, so that a cut transfer of it continues.
 const LARGE: u64 = 8 << 20;
-/// Rules for git on the host, in case that someone makes a repository of the tree.
-const IGNORED: &[u8] = b"*\n";
 /// Stands for the digest of a file that is about to be written.
 const UNKNOWN: [u8; 32] = [0; 32];
 
