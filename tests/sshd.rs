@@ -25,6 +25,7 @@ mod contract;
 mod directories;
 mod docs;
 mod durable;
+mod elsewhere;
 mod exports;
 mod faults;
 mod files;

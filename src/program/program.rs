@@ -286,8 +286,14 @@ fn refuse_what_runs_here(verb: &CliVerb, verb_name: &str) -> Result<(), Error> {
     if matches!(verb, CliVerb::Hosts(_)) {
         return Err(not_with_server("hosts add"));
     }
+    if matches!(verb, CliVerb::Run(_) | CliVerb::Spawn(_)) {
+        return Err(Error::invalid(
+            "--sync sends files of this machine, which a server can't read",
+            "omit --server, or sync first with `sshjobs sync`, and run the command with --cwd",
+        ));
+    }
     Err(Error::invalid(
-        "put, get, edit and forward don't work with --server",
+        "put, get, sync, edit and forward don't work with --server",
         "omit --server or unset SSHJOBS_SERVER, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
     ))
 }

@@ -96,6 +96,7 @@ pub(super) fn for_a_person(config: Config) -> Service {
 pub(super) fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>>) -> Service {
     config.limits.adopts_jobs = false;
     config.notify.allows_any_target = true;
+    config.reads_any_directory = true;
     let service = match prompter {
         Some(prompter) => Service::asking(config, Access::Any, prompter),
         None => Service::new(config, Access::Any),

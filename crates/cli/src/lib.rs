@@ -25,12 +25,12 @@ pub use args::{
     ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs,
     McpSubcommand, MoveArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
     PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, QueueArgs, QueueVerb, ReadArgs,
-    RerunArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs,
-    SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
+    RerunArgs, RestartArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs,
+    ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
     StoreBackupArgs, StoreCheckArgs, StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
     StreamChoice, SyncArgs, TailArgs, TemplateArgs, TokenArgs, TokenVerb, ToolChoice, TopArgs,
-    TrustArgs, TurnArgs, UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs, WritingArgs,
-    parse,
+    TreeArgs, TrustArgs, TurnArgs, UnitChoice, WaitArgs, WatchArgs, WhenColours, WriteArgs,
+    WritingArgs, parse,
 };
 pub use exit::{ProgramExit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};

@@ -14,6 +14,7 @@ mod end_cause;
 mod fleet;
 mod id;
 mod job;
+mod job_tree;
 mod keeping;
 mod key_presses;
 mod log;
@@ -23,6 +24,7 @@ mod pacing;
 mod processes;
 mod reach;
 mod reading;
+mod restart;
 mod screen;
 mod secret_uses;
 mod shell;
@@ -54,6 +56,7 @@ pub use fleet::{
 };
 pub use id::{JobId, Nonce};
 pub use job::{Job, JobIdentity, Reached};
+pub use job_tree::JobTree;
 pub use keeping::{Batch, EndOfJob, OutputStore, Storage, StoreLoad};
 pub use key_presses::key_bytes;
 pub use log::{
@@ -76,6 +79,7 @@ pub use reading::{
     JobBytes, PARTIAL_SHOWN, Positions, ReturnedBecause, SearchResult, SilenceFrom, StreamPiece,
     Tail, Wait, shown_end,
 };
+pub use restart::{BadRestart, Restart, RestartAfter, RetryCondition, Warning};
 pub use screen::{DrawnUpTo, JobScreen};
 pub use secret_uses::{SecretFingerprint, SecretUses};
 pub use shell::{

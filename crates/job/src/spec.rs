@@ -1,5 +1,6 @@
 //! Specifications of jobs. A `JobSpec` is valid for any host; only a `Draft` can be invalid.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use sha2::Sha256;
 
 use super::becomes::{BadBecome, Become};
 use super::id::JobId;
+use super::job_tree::JobTree;
+use super::restart::{BadRestart, Restart, Warning};
 use super::secret_uses::SecretUses;
 use super::turn::{Turn, is_queue_name};
 use crate::fleet::{FleetPlan, holds_address};
@@ -68,6 +71,24 @@ pub struct JobFacts {
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
     pub durable: bool,
+    /// The working tree that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<JobTree>,
+    /// Commands that the same shell runs before it, such as `module load cuda`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env_setup: Option<String>,
+    /// When it is started again on its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<Restart>,
+    /// The signal before its time limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warn: Option<Warning>,
+    /// Patterns of files that are copied back when it has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetch: Vec<String>,
+    /// The words from which its host was chosen, such as `any(tag:gpu)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_from: Option<String>,
     /// The hosts of a fleet: each gets a job, and this job represents all of them. `host` is then
     /// the name of the fleet. `None` for a job on one host.
     pub fleet: Option<FleetPlan>,
@@ -214,6 +235,17 @@ pub enum SpecError {
         "the variable {0} and its name exceed {LONGEST_VARIABLE} bytes, the most that Linux passes to a program"
     )]
     LongVariable(String),
+    /// Restarts, or the signal before the time limit, are wrong.
+    #[error(transparent)]
+    Restart(#[from] BadRestart),
+    /// A signal is to come before a time limit that there is not, or that is shorter.
+    #[error("a warning needs a time limit that is longer than the time before it")]
+    WarningWithoutLimit,
+    /// Its supervisor starts it again, and does not have the password of another user.
+    #[error(
+        "a command that runs as another user can't be restarted, and gets no warning before its time limit"
+    )]
+    RestartAsAnother,
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
     Nul(&'static str),
@@ -336,6 +368,16 @@ impl TryFrom<Draft> for JobSpec {
         if let Some(terminal) = &draft.terminal {
             terminal.check()?;
         }
+        // Only the supervisor of a durable job does this.
+        draft.durable |= draft.restart.is_some() || draft.warn.is_some();
+        if draft.becomes.is_some() && (draft.restart.is_some() || draft.warn.is_some()) {
+            return Err(SpecError::RestartAsAnother);
+        }
+        if let Some(warning) = &draft.warn
+            && draft.timeout.is_none_or(|limit| limit <= warning.before)
+        {
+            return Err(SpecError::WarningWithoutLimit);
+        }
         check_env(&draft.env_names())?;
         let too_long = draft
             .variables()
@@ -350,8 +392,10 @@ impl TryFrom<Draft> for JobSpec {
         }
         let cwd = draft.cwd.as_deref().unwrap_or_default();
         let nul_in_env = draft.env.values().any(|value| value.expose_secret().contains('\0'));
+        let setup = draft.env_setup.as_deref().unwrap_or_default();
         let places = [
             ("command", draft.command.contains('\0')),
+            ("env_setup", setup.contains('\0')),
             ("cwd", cwd.contains('\0')),
             ("env", nul_in_env),
         ];
@@ -495,9 +539,36 @@ impl JobFacts {
             None => std::slice::from_ref(&self.host),
         }
     }
+
+    /// What makes a start the same if it is repeated with its key: not the version of its tree, which may have changed since,
+    /// and not a host that was chosen for it.
+    fn wanted(&self) -> Self {
+        let is_chosen = self.chosen_from.is_some();
+        Self {
+            host: if is_chosen {
+                String::new()
+            } else {
+                self.host.clone()
+            },
+            tree: None,
+            ..self.clone()
+        }
+    }
 }
 
 impl JobSpec {
+    /// The command line that its shell runs: the command, after the commands that set up its environment. Their failure
+    /// ends the job with 125, and a line on stderr says so.
+    pub fn command_line(&self) -> Cow<'_, str> {
+        match &self.env_setup {
+            None => Cow::Borrowed(&self.command),
+            Some(setup) => Cow::Owned(format!(
+                "{{ {setup}\n}} || {{ echo \"sshjobs: env_setup has failed with exit status $?\" >&2; exit 125; }}\n{}",
+                self.command
+            )),
+        }
+    }
+
     /// Whether both specifications are equal, including secrets.
     pub fn is_same(&self, other: &Self) -> bool {
         // Every field by name, so that the compiler reports one that is not compared.
@@ -510,7 +581,7 @@ impl JobSpec {
         } = &self.0;
         let is_same_env =
             env_given_by_caller(env, secrets).eq(env_given_by_caller(&other.env, &other.secrets));
-        *facts == other.facts
+        facts.wanted() == other.facts.wanted()
             && is_same_env
             && secrets.is_same(&other.secrets)
             && (secrets.stdin.is_some() || stdin.is_same(&other.stdin))
@@ -541,6 +612,12 @@ impl JobSpec {
             notify,
             turn,
             durable,
+            tree: _,
+            env_setup,
+            restart,
+            warn,
+            fetch,
+            chosen_from,
             fleet,
             member_of,
         } = facts;
@@ -552,6 +629,8 @@ impl JobSpec {
         };
         // The hash is stored. A renamed field or variant of these types changes their Debug text,
         // and a stored idempotency key then no longer fits its request.
+        // A repeated start may choose another host, and means the same job.
+        let host = if chosen_from.is_some() { "" } else { host };
         let plain = format!(
             "{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}"
         );
@@ -584,6 +663,12 @@ impl JobSpec {
             plain
         } else {
             format!("{plain}{:?}{:?}", secrets.env, secrets.stdin)
+        };
+        let around = (env_setup, restart, warn, fetch, chosen_from);
+        let plain = if around == (&None, &None, &None, &Vec::new(), &None) {
+            plain
+        } else {
+            format!("{plain}{around:?}")
         };
         let plain = match (fleet, member_of) {
             (None, None) => plain,

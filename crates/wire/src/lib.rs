@@ -62,7 +62,7 @@ pub use verbs::{
     ReadRequest, RecipeReply, RecipeRequest, Repeat, RunOptions, RunReply, RunRequest, Screen,
     ScreenPart, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
     SpawnReply, SpawnRequest, StreamName, StyledRow, StyledSpan, TailReply, TailRequest,
-    TemplateEntry, TerminalEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply,
+    TemplateEntry, TerminalEntry, TreeEntry, UnitArg, VoteEntry, VoteRequest, WaitMode, WaitReply,
     WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };
 pub use verbs::{NotificationEntry, NotificationsReply};

@@ -56,8 +56,8 @@ pub use program::{
 };
 pub use queue::{HoldArgs, MoveArgs, QueueArgs, QueueVerb};
 pub use run::{
-    FleetArgs, RerunArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs, TemplateArgs,
-    TurnArgs, WritingArgs,
+    FleetArgs, RerunArgs, RestartArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs,
+    TemplateArgs, TreeArgs, TurnArgs, WritingArgs,
 };
 pub use serve::{ServeArgs, ToolChoice};
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};

@@ -12,7 +12,7 @@ use secrecy::SecretString;
 use super::candidates;
 use super::policy::parameter;
 use super::values::{BecomeArgs, SshArgs, StreamChoice, time};
-use sshjobs_core::jobs::StopAfter;
+use sshjobs_core::jobs::{JobTree, StopAfter};
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -138,6 +138,15 @@ pub struct StartArgs {
     /// Why it is needed, for a person who may have to approve it.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
+    /// Commands to run first, in the same shell: 'module load cuda && source venv/bin/activate'.
+    #[arg(long, value_name = "COMMANDS")]
+    pub env_setup: Option<String>,
+    /// A working tree.
+    #[command(flatten)]
+    pub tree: TreeArgs,
+    /// Restarts.
+    #[command(flatten)]
+    pub restart: RestartArgs,
     /// A template.
     #[command(flatten)]
     pub template: TemplateArgs,
@@ -154,6 +163,47 @@ impl StartArgs {
     pub(crate) fn has_other_command(&self) -> bool {
         self.template.template.is_some() || self.writing.script.is_some()
     }
+}
+
+/// A working tree that goes to the host first.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TreeArgs {
+    /// Send what has changed in this directory, and run there. Without PATH, in a directory that no
+    /// running job uses.
+    #[arg(long, value_name = "DIR[:PATH]", conflicts_with = "template")]
+    pub sync: Option<String>,
+    /// With --sync: leave out what this pattern names, as in a .gitignore.
+    #[arg(
+        long,
+        value_name = "PATTERN",
+        requires = "sync",
+        allow_hyphen_values = true
+    )]
+    pub exclude: Vec<String>,
+    /// The tree of the job that `rerun` repeats.
+    #[arg(skip)]
+    pub earlier: Option<JobTree>,
+}
+
+/// Restarts of a command on its host.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RestartArgs {
+    /// Start the command again on its host, at most N times: on-failure[:N] or always[:N]. The job is
+    /// durable.
+    #[arg(long, value_name = "WHEN[:N]")]
+    pub restart: Option<String>,
+    /// Only after this exit status, or output that this regular expression matches.
+    #[arg(long, value_name = "STATUS|REGEX", requires = "restart")]
+    pub retry_if: Vec<String>,
+    /// Also after a reboot of the host.
+    #[arg(long, requires = "restart")]
+    pub restart_after_reboot: bool,
+    /// Send a signal some time before --timeout: USR1@2m. The job is durable.
+    #[arg(long, value_name = "SIGNAL@TIME", requires = "timeout")]
+    pub warn: Option<String>,
+    /// With any(…): prefer the host with the most jobs.
+    #[arg(long)]
+    pub pack: bool,
 }
 
 /// How a command is written, if not as a command line.

@@ -11,6 +11,10 @@ use sshjobs_wire::{CommandRequest, Error, HostsRequest};
 
 /// Whether a word of the command line may name several hosts.
 pub(crate) fn is_meant(word: &str) -> bool {
+    // One of several hosts.
+    if word.starts_with("any(") || word.starts_with("any:") {
+        return false;
+    }
     let has_range = word.contains('[') && !holds_address(word);
     has_range || word.contains([',', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
 }

@@ -20,6 +20,7 @@ mod run;
 mod spawn;
 mod store;
 mod token;
+mod tree;
 
 pub(crate) use approvals::{approval_in_words, once_approved};
 pub use approvals::{approvals, approve, deny};

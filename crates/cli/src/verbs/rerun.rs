@@ -12,8 +12,8 @@ use super::jobs::resolve;
 use super::run;
 use super::spawn::spawn_here;
 use crate::args::{
-    BecomeArgs, FleetArgs, RerunArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs, StartArgs,
-    StreamChoice, TemplateArgs, TurnArgs, WritingArgs,
+    BecomeArgs, FleetArgs, RerunArgs, RestartArgs, RolloutArgs, RunArgs, SecretArgs, SpawnArgs,
+    StartArgs, StreamChoice, TemplateArgs, TreeArgs, TurnArgs, WritingArgs,
 };
 use crate::terminal::{TerminalPrompter, keyboard};
 use crate::{ProgramExit, report};
@@ -133,6 +133,19 @@ fn start_args(start: CommandRequest) -> Result<StartArgs, Error> {
         },
         timeout,
         notify: start.notify,
+        env_setup: start.env_setup,
+        tree: TreeArgs {
+            sync: start.sync,
+            exclude: start.exclude,
+            earlier: start.tree,
+        },
+        restart: RestartArgs {
+            restart: start.restart,
+            retry_if: start.retry_if,
+            restart_after_reboot: start.restart_after_reboot,
+            warn: start.warn,
+            pack: false,
+        },
         turn: TurnArgs {
             queue: start.queue,
             ..TurnArgs::default()

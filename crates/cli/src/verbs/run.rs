@@ -17,6 +17,7 @@ use crate::terminal::{
 };
 use crate::verbs::jobs::note_detached;
 use crate::verbs::keeper::is_keeper;
+use crate::verbs::tree::{note_changes, while_sending};
 use crate::verbs::{once_approved, resolve_turn, spawn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_wire::remote::{Api, Control, NextBytes, Running};
@@ -128,14 +129,17 @@ async fn attempt(
     let screen = OwnScreen::new(&args);
     let tty = args.tty > 0;
     let limit = args.start.timeout;
+    let earlier = args.start.tree.earlier.take();
     let request = of_run(args)?;
+    let starting = once_approved(async || api.follow(request.clone()).await);
     let running = tokio::select! {
-        running = once_approved(async || api.follow(request.clone()).await) => running?,
+        running = while_sending(api, request.sync.is_some(), starting) => running?,
         number = signals.next() => return Ok(ProgramExit::signaled(number).into()),
     };
     let job = running.control();
     // Now, so that the JSON summary has the job even if following it fails.
     let entry = started.insert(job.entry());
+    note_changes(earlier.as_ref(), entry.tree.as_ref());
     if entry.durable {
         let id = &entry.job_id;
         let verb = if tty { "attach" } else { "tail -f" };

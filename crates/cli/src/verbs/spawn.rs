@@ -9,6 +9,7 @@ use crate::args::SpawnArgs;
 use crate::command::CommandStart;
 use crate::exit::print;
 use crate::terminal::Signals;
+use crate::verbs::tree::{note_changes, while_sending};
 use crate::verbs::{once_approved, resolve_turn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_core::jobs::{Verb, printable};
@@ -237,9 +238,14 @@ async fn stay(service: &Service, id: &str, mut signals: Signals) -> ProgramExit 
 
 async fn start(api: &Api, mut args: SpawnArgs) -> Result<Started, Error> {
     resolve_turn(api, &mut args.start.turn).await?;
+    let earlier = args.start.tree.earlier.take();
     let request = request(args)?;
-    let reply = once_approved(async || api.spawn(request.clone()).await).await?;
+    let spawning = once_approved(async || api.spawn(request.clone()).await);
+    let reply = while_sending(api, request.sync.is_some(), spawning).await?;
     let entry = api.entry(&reply.job_id).await;
+    if let Ok(entry) = &entry {
+        note_changes(earlier.as_ref(), entry.tree.as_ref());
+    }
     if let Err(error) = &entry {
         // Not an error of this verb, whose caller needs the id of the job that runs now.
         note(&format!(

@@ -41,6 +41,8 @@ pub struct Config {
     pub ssh_config: Option<PathBuf>,
     /// Directories of this machine whose files an agent may copy to hosts and from them.
     pub transfer_roots: Vec<PathBuf>,
+    /// Whether trees for jobs may be read from any directory of this machine: for a person at it.
+    pub reads_any_directory: bool,
     /// Ports and sockets that hosts may reach by a reverse forward of an agent.
     pub reverse_targets: Vec<Endpoint>,
     /// Whether forwards may listen on addresses that other machines can reach.
@@ -150,6 +152,7 @@ impl Default for Config {
             allow_proxy_command: false,
             ssh_config: None,
             transfer_roots: Vec::new(),
+            reads_any_directory: false,
             reverse_targets: Vec::new(),
             forward_any_address: false,
             store: true,

@@ -80,6 +80,9 @@ pub enum Error {
     #[cfg(feature = "files")]
     #[error(transparent)]
     Files(Arc<FilesError>),
+    /// Jobs use all copies of a working tree on a host, and it has changed since.
+    #[error("jobs use all copies of {0} there, and it has changed since")]
+    TreesInUse(String),
     /// A port can't be forwarded.
     #[error(transparent)]
     Forward(Arc<ForwardError>),
@@ -186,6 +189,7 @@ impl Error {
             Self::Signal(_) | Self::Queue(_) => ErrorKind::Signal,
             #[cfg(feature = "files")]
             Self::Files(_) => ErrorKind::Files,
+            Self::TreesInUse(_) => ErrorKind::NotStarted,
             Self::Forward(_) => ErrorKind::Forward,
             Self::TooSlow(_) => ErrorKind::SlowPattern,
             Self::Settings(_) => ErrorKind::Settings,

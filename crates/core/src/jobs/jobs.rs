@@ -39,7 +39,7 @@ pub enum Freshness {
 }
 
 /// Time limit for hosts to report the state of durable jobs that no process follows.
-const ORPHANS_TIME: Duration = Duration::from_secs(2);
+pub(super) const ORPHANS_TIME: Duration = Duration::from_secs(2);
 
 /// Hosts whose jobs are not listed.
 #[derive(Default)]
@@ -63,6 +63,9 @@ pub struct Jobs {
     pub(super) door: Door,
     /// The verb that the policy decides on when files are written: `put` or `edit`.
     pub(super) changing: Verb,
+    /// Progress of trees that are sent for jobs.
+    #[cfg(feature = "files")]
+    pub(super) tree_progress: Arc<crate::files::TransferProgress>,
 }
 
 impl Jobs {
@@ -164,6 +167,8 @@ impl Jobs {
         Self {
             door: Door { admission, inside },
             changing: Verb::Put,
+            #[cfg(feature = "files")]
+            tree_progress: Arc::default(),
         }
     }
 
@@ -184,7 +189,7 @@ impl Jobs {
         change(&mut context);
         Self {
             door: self.door.in_context(context),
-            changing: self.changing,
+            ..self.clone()
         }
     }
 

@@ -31,6 +31,7 @@
 //! and verbs that the caller's [`Rights`] do not allow. A job is found only if the [`Caller`] may see it.
 
 mod abandonment;
+mod any_host;
 mod attention;
 mod builder;
 #[cfg(feature = "cluster")]
@@ -60,6 +61,8 @@ mod reading;
 mod secret_use;
 mod secrets;
 mod start;
+#[cfg(feature = "files")]
+mod tree;
 mod trust;
 mod watches;
 
@@ -85,6 +88,8 @@ pub use notify::{
 pub use reading::{Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait};
 pub use secrets::SecretRefusal;
 pub use start::StartTarget;
+#[cfg(feature = "files")]
+pub use tree::{TreeToSend, directory_in_tree};
 pub use trust::HostKey;
 
 pub use crate::admission::{
@@ -109,11 +114,12 @@ pub use crate::runner::{
 pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Occasion, Receiver};
 pub use sshjobs_job::unquote_words;
 pub use sshjobs_job::{
-    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, CommandShell, Draft,
-    EndCause, EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, KilledProcess, LostWhy,
-    Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase,
-    Process, Processes, ResourceUse, SCRIPT, SecretUses, Signal, SpecError, Status, Stdin,
-    StopAfter, Tail, TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
+    Awaited, AwaitedFile, BadBecome, BadRestart, Become, BecomeMethod, BecomeRefusal, CommandShell,
+    Draft, EndCause, EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, JobTree,
+    KilledProcess, LostWhy, Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence,
+    MemoryKills, Outcome, Phase, Process, Processes, ResourceUse, Restart, SCRIPT, SecretUses,
+    Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
+    Transferred, Turn, Wait, Warning,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

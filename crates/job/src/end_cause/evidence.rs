@@ -27,6 +27,9 @@ pub struct EndEvidence {
     /// Time of the end by the host's clock, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_on_host: Option<u64>,
+    /// How often the command was started on its host, if it could be started again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
     /// Resources that the job used.
     pub used: ResourceUse,
 }
@@ -135,6 +138,7 @@ impl EndEvidence {
             abandoned,
             by_signal,
             ended_on_host,
+            attempts,
             used,
         } = later;
         if let Some(sent) = sent {
@@ -144,6 +148,7 @@ impl EndEvidence {
         self.abandoned |= abandoned;
         self.by_signal = by_signal.or(self.by_signal);
         self.ended_on_host = ended_on_host.or(self.ended_on_host);
+        self.attempts = attempts.or(self.attempts);
         self.used.cpu = used.cpu.or(self.used.cpu);
         self.used.peak_memory = used.peak_memory.or(self.used.peak_memory);
         if !used.memory_kills.is_unknown() {

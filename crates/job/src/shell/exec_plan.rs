@@ -107,6 +107,9 @@ impl ExecPlan {
         if spec.becomes.is_some() {
             return Err(PlanError::BareHost("another user"));
         }
+        if spec.env_setup.is_some() {
+            return Err(PlanError::BareHost("commands that set up the environment"));
+        }
         Ok(Self {
             command: spec.command.clone(),
             stdin_header: None,
@@ -134,9 +137,9 @@ impl Parts {
         let header = env_header(spec);
         let command = if spec.script().is_some() {
             // The shell must not exec the command, because it removes the script afterwards.
-            format!("{}\n{END_OF_SCRIPT}", spec.command)
+            format!("{}\n{END_OF_SCRIPT}", spec.command_line())
         } else {
-            spec.command.clone()
+            spec.command_line().into_owned()
         };
         let full = Prelude {
             mark: nonce,

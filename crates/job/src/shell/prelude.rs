@@ -94,7 +94,7 @@ pub fn whole_script(spec: &JobSpec) -> SecretString {
         writeln!(script, "CDPATH= cd -- {} || exit 125", quote(directory))
             .expect("a string takes all");
     }
-    let command = quote(&spec.command);
+    let command = quote(&spec.command_line());
     if let Some(text) = spec.script() {
         script.push_str(&lay_down(text.expose_secret()));
         writeln!(script, "/bin/sh -c {command}\n{END_OF_SCRIPT}").expect("a string takes all");

@@ -42,7 +42,7 @@ sub flush_out { put($out); $out = '' }
 sub add {
   my ($j, $o, $e) = @_;
   return if $job{$j} || $j !~ /^[A-Za-z0-9.-]+$/;
-  $job{$j} = { 1 => $o, 2 => $e, looked => 0, moved => time, told => 0 };
+  $job{$j} = { 1 => $o, 2 => $e, looked => 0, moved => time, told => '' };
   $hot{$j} = 1;
   push @order, $j;
 }
@@ -130,9 +130,10 @@ while (1) {
   $look{$order[$next++ % @order]} = 1 for 1 .. $turn;
   my ($moved, $ended) = (0, 0);
   for my $j (keys %look) {
-    unless ($job{$j}{told}) {
+    # Each attempt of a job has a group of its own. The file of a job that can't be started again never changes.
+    if (!$job{$j}{told} || -e "$j/attempt") {
       my ($p, $t) = split ' ', first_line("$j/pid");
-      if (defined $t) { $out .= "P $j $p\n"; $job{$j}{told} = 1 }
+      if (defined $t && $job{$j}{told} ne $p) { $out .= "P $j $p\n"; $job{$j}{told} = $p }
     }
     # The state first and the sizes second, so that no output is missed in between.
     my $state = state_of($j, $now);
@@ -141,7 +142,7 @@ while (1) {
     $all &= send_new($j, 2, "$j/err");
     if ($job{$j}{1} != $o || $job{$j}{2} != $e) { $moved = $hot{$j} = 1; $job{$j}{moved} = $now }
     # They have no reader any more, and may contain secrets.
-    unlink "$j/order", "$j/in.text" if $state =~ /^lost/;
+    unlink "$j/order", "$j/again", "$j/in.text" if $state =~ /^lost/;
     if ($state ne '' && $all) {
       my $out_size = told_size($job{$j}{1}, "$j/out");
       my $err_size = told_size($job{$j}{2}, "$j/err");

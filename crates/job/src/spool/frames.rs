@@ -92,6 +92,8 @@ pub struct EndFigures {
     pub by_signal: Option<bool>,
     /// Time of the end, in seconds since 1970 by the host's clock.
     pub ended_at: Option<u64>,
+    /// How often the command was started, if it could be started again.
+    pub attempts: Option<u32>,
 }
 
 impl EndFigures {
@@ -106,7 +108,7 @@ impl EndFigures {
             system,
             peak_kib,
             how,
-            ..,
+            ref rest @ ..,
         ] = *words
         else {
             return Self {
@@ -127,6 +129,7 @@ impl EndFigures {
                 _ => None,
             },
             ended_at,
+            attempts: rest.first().and_then(|word| word.parse().ok()),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::{Restart, RestartAfter, RetryCondition, Warning, inert_bytes};
+
 /// Specification of a job for the script.
 #[derive(Debug)]
 pub struct SpoolOrder {
@@ -31,6 +33,10 @@ pub struct SpoolOrder {
     pub drain: Duration,
     /// Another user as whom the command runs.
     pub becomes: Option<BecomeOrder>,
+    /// When the supervisor starts it again.
+    pub restart: Option<Restart>,
+    /// The signal before the time limit.
+    pub warn: Option<Warning>,
 }
 
 /// How a durable job changes its user.
@@ -115,8 +121,16 @@ impl SpoolOrder {
                 format!("{program}:{gate}:{length}:{user}")
             },
         );
+        let restart = self.restart.as_ref().map_or_else(|| "-".to_owned(), restart_word);
+        let warn = self.warn.as_ref().zip(self.timeout).map_or_else(
+            || "-".to_owned(),
+            |(Warning { signal, before }, limit)| {
+                let after = limit.saturating_sub(*before);
+                format!("{signal}:{:.3}", after.as_secs_f64())
+            },
+        );
         format!(
-            "{stdin} {timeout} {grace} {} {terminal} {drain} {becomes}",
+            "{stdin} {timeout} {grace} {} {terminal} {drain} {becomes} {restart} {warn}",
             self.quota
         )
     }
@@ -158,6 +172,32 @@ impl SpoolOrder {
         writeln!(lines, "\n{text}\n{password}\n.").expect("a string takes all");
         lines.into()
     }
+}
+
+/// Restarts as one word: `MODE:MOST:REBOOT:STATUSES:PATTERN`. `MOST` is `-` for no limit, statuses are separated by commas, and
+/// the pattern is in the form of printf's `%b`, without spaces.
+fn restart_word(restart: &Restart) -> String {
+    let mode = match restart.after {
+        RestartAfter::Failure => "failure",
+        RestartAfter::AnyEnd => "always",
+    };
+    let most = restart.most.map_or_else(|| "-".to_owned(), |most| most.to_string());
+    let reboot = if restart.after_reboot { "y" } else { "n" };
+    let statuses = restart.retry_if.iter().filter_map(|condition| match condition {
+        RetryCondition::Status(status) => Some(status.to_string()),
+        RetryCondition::Output(_) => None,
+    });
+    let patterns = restart.retry_if.iter().filter_map(|condition| match condition {
+        RetryCondition::Output(pattern) => Some(format!("({pattern})")),
+        RetryCondition::Status(_) => None,
+    });
+    let statuses: Vec<String> = statuses.collect();
+    let pattern: Vec<String> = patterns.collect();
+    format!(
+        "{mode}:{most}:{reboot}:{}:{}",
+        statuses.join(","),
+        inert_bytes(pattern.join("|").as_bytes()).replace(' ', "\\0040")
+    )
 }
 
 /// A text as one line in the form of printf's `%b`.

@@ -123,7 +123,7 @@ tried() { # Succeeds if the command "$@" has succeeded on this host before, or d
 # session: runs a command in a session of its own that nothing waits for. A shell starts background commands with INT and QUIT
 # ignored, which no shell can undo and the job would inherit. env(1) resets them if it is new enough (coreutils 8.31), which is
 # tried each time: with a note from another version of it, no job would start.
-case $sj_V in start|supervise|guard|follow) # Other verbs start no session.
+case $sj_V in start|supervise|guard|follow|verdict) # Other verbs start no session.
   if tried setsid true; then
     session() {
       sj_r=
@@ -178,7 +178,7 @@ lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of
     printf '%-200s\n' pending >"$sj_J/exit.r"
 }
 
-# Verb start. Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME; mark; cwd; command; NAME=VALUE ...; nothing; stdin;
+# Verb start. Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME RESTART WARN; mark; cwd; command; NAME=VALUE ...; nothing; stdin;
 # password; ".". BECOME is "-", or PROGRAM:GATE:LENGTH:USER; the command is then a script of this length, with directory and variables.
 if [ "$sj_V" = start ]; then
   # The order may arrive later than this shell starts, or never.
@@ -436,6 +436,69 @@ pass_gate() { # Watches the program that changes the user: answers its prompt on
   # The program, or the other user's shell, reads the end of its stdin, and ends.
   end_these "$keeper"
 }
+wants_end() { # Whether a person, the time limit or the quota has ended the job.
+  k=
+  { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
+  case $k in HUP|INT|QUIT|ABRT|KILL|TERM) return 0 ;; esac
+  [ -s "$sj_J/why" ]
+}
+counts() { # Whether the exit status $1 and the output of the attempt are a failure after which the job is started again.
+  [ -n "$statuses$pattern" ] || return 0
+  case ,$statuses, in *,$1,*) return 0 ;; esac
+  [ -n "$pattern" ] || return
+  decode "$pattern"
+  { tail -c "+$((out_size + 1))" "$sj_J/out"; tail -c "+$((err_size + 1))" "$sj_J/err"; } 2>/dev/null | grep -Eq -e "$sj_d" 2>/dev/null
+}
+again() { # Whether the job is started again after the exit status $1. Waits until then.
+  [ -n "$mode" ] && ! wants_end || return
+  [ "$mode" = always ] || [ "$1" != 0 ] || return
+  [ "$most" = - ] || [ "$attempt" -le "$most" ] || return
+  counts "$1" || return
+  # Processes that the attempt has left would hold what the next one needs.
+  end_tree "$sj_job" "$sj_grace"
+  clock
+  [ $((now - began)) -lt 300 ] || rest=1
+  of=
+  [ "$most" = - ] || of=" of $((most + 1))"
+  attempt=$((attempt + 1))
+  echo "$attempt" 2>/dev/null >"$sj_J/attempt"
+  echo "sshjobs: attempt $((attempt - 1))$of has ended with exit status $1; attempt $attempt begins in $rest s" 2>/dev/null >>"$sj_J/$marks"
+  i=0
+  while [ $i -lt $rest ]; do
+    sleep 1
+    ! wants_end || { attempt=$((attempt - 1)); return 1; }
+    i=$((i + 1))
+  done
+  rest=$((rest < 32 ? rest * 2 : 60))
+}
+catches() { # Whether process $1 has a handler for the signal with the number $sj_n (Linux).
+  while read -r sj_name sj_mask; do
+    [ "$sj_name" != SigCgt: ] || { sj_mask=${sj_mask#????????}; [ $(((0x$sj_mask >> (sj_n - 1)) & 1)) = 1 ]; return; }
+  done 2>/dev/null <"/proc/$1/status"
+  return 1
+}
+warn_job() { # Sends signal $2 to job $1: to its processes that handle it. A shell that only waits would die of it. If none does, to all.
+  { read -r p t0 <"$sj_S/$1/pid" && read -r mark <"$sj_S/$1/mark"; } 2>/dev/null && [ -n "$mark" ] || return
+  case $2 in HUP) sj_n=1 ;; INT) sj_n=2 ;; QUIT) sj_n=3 ;; USR1) sj_n=10 ;; USR2) sj_n=12 ;; ALRM) sj_n=14 ;; TERM) sj_n=15 ;; *) sj_n= ;; esac
+  unset GREP_OPTIONS
+  willing=
+  for e in $(grep -slF "SSHJOBS_JOB=$mark" /proc/[0-9]*/environ 2>/dev/null); do
+    e=${e#/proc/}
+    e=${e%/environ}
+    [ -z "$sj_n" ] || ! catches "$e" || willing="$willing $e"
+  done
+  if [ -n "$willing" ]; then
+    kill -s "$2" $willing 2>/dev/null
+  elif is_alive "$p" "$t0"; then
+    kill -s "$2" -- "-$p" 2>/dev/null || kill "-$2" "-$p" 2>/dev/null
+  fi
+}
+resume() { # Starts job $1 again after a reboot, if that is wanted. Of several callers one does it.
+  [ -f "$1/again" ] || return
+  mv "$1/claim" "$1/claim.old" 2>/dev/null || return 0
+  read -r sj_line <"$1/args" || return
+  (exec </dev/null >/dev/null 2>&1; session /bin/sh "$sj_F" "$sj_D" supervise $sj_line)
+}
 look() { # The state of a job, in $x; empty while it runs.
   x= dir=$1
   if [ -f "$dir/exit" ]; then
@@ -448,7 +511,7 @@ look() { # The state of a job, in $x; empty while it runs.
     x="lost spool_gone"
   elif { read -r p t0 b0 _ <"$dir/sup"; } 2>/dev/null && [ -n "$b0" ]; then
     if ! same_boot "$b0"; then
-      x="lost host_rebooted"
+      resume "$dir" || x="lost host_rebooted"
     elif ! is_alive "$p" "$t0" && [ ! -f "$dir/exit" ]; then
       x="lost supervisor_died"
     fi
@@ -456,7 +519,7 @@ look() { # The state of a job, in $x; empty while it runs.
     x="lost supervisor_died"
   fi
   # They have no reader any more, and may contain secrets.
-  case $x in lost*) rm -f -- "$dir/order" "$dir/in.text" "$dir/script" ;; esac
+  case $x in lost*) rm -f -- "$dir/order" "$dir/again" "$dir/in.text" "$dir/script" ;; esac
 }
 guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -479,9 +542,30 @@ supervise)
   boot
   start_time $$
   printf '%s %s %s\n' $$ "$sj_t" "$b" >"$sj_J/sup"
-  exec 6<"$sj_J/order"
+  keeper= gatekeeper= lost= sj_serving= mode= attempt=1 restart=${10:--} warn=${11:--}
+  if [ "$restart" = - ]; then
+    exec 6<"$sj_J/order"
+  else
+    # RESTART: MODE:MOST:REBOOT:STATUSES:PATTERN.
+    IFS=: read -r mode most reboot statuses pattern <<X
+$restart
+X
+    rest=1 marks=err sj_job=$1 sj_grace=$5
+    [ "$7" = none ] || marks=out
+    if [ -f "$sj_J/again" ]; then
+      # After a reboot.
+      read -r attempt <"$sj_J/attempt" && attempt=$((attempt + 1))
+      echo "sshjobs: the host was rebooted; attempt $attempt begins" >>"$sj_J/$marks"
+      rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/in.eof" "$sj_J/limit" "$sj_J/warn" "$sj_J/serving"
+    elif [ "$reboot" = y ]; then
+      cp "$sj_J/order" "$sj_J/again"
+      printf '%s\n' "$*" >"$sj_J/args"
+    fi
+    echo "$attempt" >"$sj_J/attempt"
+    # Each attempt reads the order.
+    order=$(cat "$sj_J/again" 2>/dev/null || cat "$sj_J/order")
+  fi
   rm -f "$sj_J/order"
-  keeper= gatekeeper= lost= sj_serving=
   if [ "$3" = open ] || [ "$9" != - ]; then
     mkfifo "$sj_J/in"
     exec 3<>"$sj_J/in"
@@ -510,7 +594,7 @@ supervise)
     exec 5<"$sj_J/in" 3>&- 8>&-
   elif [ "$3" = text ]; then
     exec 5<"$sj_J/in.text"
-    rm -f "$sj_J/in.text"
+    [ -n "$mode" ] || rm -f "$sj_J/in.text"
   else
     exec 5</dev/null
   fi
@@ -534,6 +618,21 @@ supervise)
     serves $timer
     limit=$sj_who
     [ ! -p "$sj_J/limit" ] || { sleep "$n" 5<&- 6<&- >"$sj_J/limit" & serves $!; limit="$limit $sj_who"; }
+    [ "$warn" = - ] || {
+      n=${warn#*:}
+      sleep 0.01 2>/dev/null || n=$((${n%.*} + 1))
+      mkfifo "$sj_J/warn" 2>/dev/null
+      due=$((now + ${n%.*}))
+      (
+        exec 5<&- 6<&-
+        if [ -p "$sj_J/warn" ]; then read -r _ <"$sj_J/warn"; else sleep "$n"; fi
+        while clock && [ "$now" -lt "$due" ]; do sleep 1; done
+        warn_job "$1" "${warn%%:*}"
+      ) &
+      serves $!
+      limit="$limit $sj_who"
+      [ ! -p "$sj_J/warn" ] || { sleep "$n" 5<&- 6<&- >"$sj_J/warn" & serves $!; limit="$limit $sj_who"; }
+    }
   }
   [ "$6" = 0 ] || {
     mkdir -p "$sj_S/q"
@@ -548,24 +647,39 @@ supervise)
   sj_kills_cgroup=$sj_kills
   kills_in /proc/vmstat
   sj_kills_host=$sj_kills sj_unmeasured=
-  run_job "$1" "$7" "$9" "$mark"
-  rc=$?
-  peak=- how=-
-  { read -r peak how <"$sj_J/peak"; } 2>/dev/null
-  case $peak in
-  pending)
-    # Perl did not start, and the job neither.
-    rm -f "$sj_S/works.perl"
-    sj_unmeasured=y peak=-
+  while :; do
+    if [ -n "$mode" ]; then
+      exec 6<<X
+$order
+X
+      [ "$3" != text ] || exec 5<"$sj_J/in.text"
+      out_size=$(($(wc -c <"$sj_J/out"))) err_size=$(($(wc -c <"$sj_J/err")))
+      clock
+      began=$now
+    fi
     run_job "$1" "$7" "$9" "$mark"
     rc=$?
-    ;;
-  forked)
-    # Perl was killed, or could not write the figure, which does not matter.
-    peak=-
-    [ "$rc" -le 128 ] || lost=y
-    ;;
-  esac
+    peak=- how=-
+    { read -r peak how <"$sj_J/peak"; } 2>/dev/null
+    case $peak in
+    pending)
+      peak=-
+      if [ -z "$sj_unmeasured" ]; then
+        # Perl did not start, and the job neither.
+        rm -f "$sj_S/works.perl"
+        sj_unmeasured=y
+        continue
+      fi
+      ;;
+    forked)
+      # Perl was killed, or could not write the figure, which does not matter.
+      peak=-
+      [ "$rc" -le 128 ] || lost=y
+      ;;
+    esac
+    [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
+    [ -z "$lost" ] && again "$rc" || break
+  done
   kills_in "$sj_events"
   kills=$(new_kills "$sj_kills_cgroup" "$sj_kills")
   kills_in /proc/vmstat
@@ -578,10 +692,9 @@ supervise)
     while { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0"; do pause; done
     end_serving "$1"
     end_writer "$1"
-    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/serving" "$sj_S/q/$1"
+    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/warn" "$sj_J/serving" "$sj_S/q/$1" "$sj_J/again"
     exit 1
   fi
-  [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
   if [ -n "$gatekeeper" ]; then
     why=ended
     { read -r why <"$sj_J/gate.why"; } 2>/dev/null
@@ -614,10 +727,12 @@ supervise)
   { { read -r _; read -r user system; } <"$sj_J/times"; } 2>/dev/null
   # First: a reader that sees the end finds no script.
   [ ! -f "$sj_J/script" ] || rm -f "$sj_J/script"
+  [ -z "$mode" ] || rm -f "$sj_J/again" "$sj_J/in.text"
   measures="$kills ${user:--} ${system:--} ${peak:--} ${how:--}"
+  [ -z "$mode" ] || measures="$measures $attempt"
   printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
-  rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/serving" "$sj_S/q/$1"
+  rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/warn" "$sj_J/serving" "$sj_S/q/$1"
   ;;
 guard) guard ;;
 warden)
@@ -837,12 +952,13 @@ follow) # FOLLOWER [sh]. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offset
         [ "$se" != - ] || se=0
         o=$so e=$se
       fi
-      case $told in *" $j "*) ;; *)
-        if { read -r p t0 <"$j/pid"; } 2>/dev/null && [ -n "$t0" ]; then
+      # Each attempt of a job has a group of its own.
+      if { read -r p t0 <"$j/pid"; } 2>/dev/null && [ -n "$t0" ]; then
+        case $told in *" $j:$p "*) ;; *)
           printf 'P %s %s\n' "$j" "$p" || exit 0
-          told="$told $j "
-        fi ;;
-      esac
+          told="$told $j:$p " ;;
+        esac
+      fi
       # Output that was sent is gone from the file, so the offset of later output is unknown. The job is reported as lost.
       if [ "$so" -lt "$o" ] || [ "$se" -lt "$e" ]; then
         printf 'X %s %s %s %s\n' "$j" "$so" "$se" "${x:-lost spool_gone}" || exit 0

@@ -10,11 +10,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::leave_out::is_false;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
-    BadBecome, Become, BecomeMethod, Command, Draft, FleetSpec, JobFacts, JobId, Jobs,
-    NotifyConfig, Receiver, SCRIPT, SecretUses, SpecError, StartTarget, Stdin, StopAfter,
-    TemplateCall, Terminal, Turn,
+    BadBecome, BadRestart, Become, BecomeMethod, Command, Draft, FleetSpec, JobFacts, JobId,
+    JobTree, Jobs, NotifyConfig, Receiver, Restart, SCRIPT, SecretUses, SpecError, StartTarget,
+    Stdin, StopAfter, TemplateCall, Terminal, Turn, Warning,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -22,7 +23,7 @@ use sshjobs_core::jobs::{
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct CommandRequest {
-    /// Host name from ssh_hosts.
+    /// Host name from ssh_hosts, or any(tag:gpu) for one of several.
     #[serde(default)]
     pub host: String,
     /// Hosts (names, globs, tag:NAME, !NAME): members are jobs ID/HOST.
@@ -118,6 +119,38 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
+    /// Restart it on its host: on-failure[:N] or always[:N].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<String>,
+    /// With restart: only after these exit statuses, or output with a match.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retry_if: Vec<String>,
+    /// With restart: also after a reboot.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub restart_after_reboot: bool,
+    /// Signal before timeout_s: USR1@2m.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warn: Option<String>,
+    /// Run first in its shell: module load cuda.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env_setup: Option<String>,
+    /// Send this directory first; it is the working directory: DIR or DIR:PATH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<String>,
+    /// With sync: patterns to leave out, as in .gitignore.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// The tree that was sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub tree: Option<JobTree>,
+    /// With any(...): the host with the most jobs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pack: bool,
+    /// The words from which the host was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub chosen_from: Option<String>,
     /// Targets to notify of its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<String>,
@@ -210,7 +243,18 @@ impl CommandRequest {
         let timeout = self.timeout_s.map(time_limit).transpose()?;
         let target = self.fleet()?.map_or(StartTarget::Host(self.host), StartTarget::Fleet);
         let jobs_of = |ids: Vec<String>| ids.iter().map(|id| JobId::from(id.as_str())).collect();
+        let restart = restart(
+            self.restart.as_deref(),
+            &self.retry_if,
+            self.restart_after_reboot,
+        )?;
+        let warn = self.warn.as_deref().map(warning).transpose()?;
         let facts = JobFacts {
+            restart,
+            warn,
+            env_setup: self.env_setup,
+            tree: self.tree,
+            chosen_from: self.chosen_from,
             label: self.label,
             cwd: self.cwd,
             timeout,
@@ -380,6 +424,48 @@ pub fn parse_become(user: Option<&str>, method: Option<&str>) -> Result<Option<B
     };
     let becomes = Become::new(user, method.unwrap_or_default());
     Ok(Some(becomes.map_err(invalid)?))
+}
+
+/// The restarts that a request asks for.
+fn restart(
+    text: Option<&str>,
+    retry_if: &[String],
+    after_reboot: bool,
+) -> Result<Option<Restart>, Error> {
+    let Some(text) = text else {
+        return if retry_if.is_empty() && !after_reboot {
+            Ok(None)
+        } else {
+            Err(Error::invalid(
+                "retry_if and restart_after_reboot say more about restarts, and none are asked for",
+                "add restart, such as on-failure:3",
+            ))
+        };
+    };
+    let bad = |error: BadRestart| {
+        Error::invalid(
+            error.to_string(),
+            "use on-failure, on-failure:3, always or always:3; conditions are exit statuses and regular expressions",
+        )
+    };
+    let restart: Restart = text.parse().map_err(bad)?;
+    let restart = restart.only_if(retry_if).map_err(bad)?;
+    Ok(Some(Restart {
+        after_reboot,
+        ..restart
+    }))
+}
+
+/// The signal before the time limit.
+fn warning(text: &str) -> Result<Warning, Error> {
+    let seconds = |text: &str| Duration::try_from_secs_f64(text.parse().ok()?).ok();
+    let time = |text: &str| seconds(text).or_else(|| humantime::parse_duration(text).ok());
+    Warning::parse(text, time).map_err(|error| {
+        Error::invalid(
+            error.to_string(),
+            "name a signal and a time: USR1@120 or TERM@2m",
+        )
+    })
 }
 
 fn two_of(names: &str) -> Error {

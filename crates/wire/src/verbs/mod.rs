@@ -6,6 +6,7 @@ mod at_replica;
 mod audit;
 mod command;
 mod displayed;
+mod elsewhere;
 mod events;
 mod files;
 mod forget;
@@ -50,7 +51,7 @@ pub(crate) use jobs::explain_queue;
 pub use jobs::{
     DetailArg, ERROR_WORDS, EndReason, FirstError, JobCounts, JobEntry, JobKind, JobsReply,
     JobsRequest, ProcessEntry, ProcessList, QueueAction, QueueEnd, QueueEntry, QueuePlaceArg,
-    QueueReply, QueueRequest, QueuedJobEntry, RecipeReply, RecipeRequest, TerminalEntry,
+    QueueReply, QueueRequest, QueuedJobEntry, RecipeReply, RecipeRequest, TerminalEntry, TreeEntry,
 };
 pub use look::LookRequest;
 pub use notifications::{NotificationEntry, NotificationsReply};

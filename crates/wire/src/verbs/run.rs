@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -177,6 +178,15 @@ impl Service {
     ///
     /// Cancelling ends the wait, not the job.
     pub async fn run(&self, request: RunRequest) -> Result<RunReply, Error> {
+        let RunRequest { start, options } = request;
+        let run_on = |start| {
+            let options = options.clone();
+            self.run_on(RunRequest { start, options }).boxed()
+        };
+        self.on_any(start, run_on).await
+    }
+
+    async fn run_on(&self, request: RunRequest) -> Result<RunReply, Error> {
         if let Some(replica) = self.replica_of_host(&request.start.host).await? {
             return self.perform_at(&replica, "run", &request).await;
         }
@@ -201,6 +211,7 @@ impl Service {
         } else {
             Stdin::Closed
         };
+        let start = self.with_tree(start).await?;
         let (target, command) = start.into_command(&self.jobs, without_stdin)?;
         let job = self.jobs.run(target, command.start_within(wait.max(START))).await?;
         let id = job.id().to_owned();
@@ -294,6 +305,11 @@ impl Service {
     ///
     /// Cancelling starts nothing, or leaves a job that [`jobs`](Self::jobs) lists.
     pub async fn follow(&self, request: CommandRequest) -> Result<Follow, Error> {
+        self.on_any(request, |request| self.follow_on(request).boxed()).await
+    }
+
+    async fn follow_on(&self, request: CommandRequest) -> Result<Follow, Error> {
+        let request = self.with_tree(request).await?;
         let (target, command) = request.into_command(&self.jobs, Stdin::Open)?;
         Ok(self.jobs.follow(target, command.start_within(FOLLOW_START)).await?)
     }

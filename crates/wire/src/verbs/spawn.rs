@@ -1,3 +1,4 @@
+use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +49,14 @@ impl Service {
     /// If cancelled early, nothing is started; later, the job continues and [`jobs`](Self::jobs)
     /// lists it. A host that takes longer than `max_wait_ms` leaves the job `starting`.
     pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
+        self.on_any(request, |request| self.spawn_on(request).boxed()).await
+    }
+
+    async fn spawn_on(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
         if let Some(replica) = self.replica_of_host(&request.host).await? {
             return self.perform_at(&replica, "spawn", &request).await;
         }
+        let request = self.with_tree(request).await?;
         let patience = self.limits().max_wait;
         let (target, command) = request.into_command(&self.jobs, Stdin::Open)?;
         let job = self.jobs.spawn(target, command.start_within(patience)).await?;

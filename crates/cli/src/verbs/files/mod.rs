@@ -10,5 +10,6 @@ mod sync;
 
 pub use edit::edit;
 pub use get::get;
+pub(super) use progress::shown;
 pub use put::put;
 pub use sync::sync;

@@ -13,7 +13,10 @@ use sshjobs_core::jobs::TransferProgress;
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// Draws progress until `work` is done. Nothing is drawn if stderr is not a terminal.
-pub(super) async fn shown<T>(progress: &Arc<TransferProgress>, work: impl Future<Output = T>) -> T {
+pub(in crate::verbs) async fn shown<T>(
+    progress: &Arc<TransferProgress>,
+    work: impl Future<Output = T>,
+) -> T {
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
     if !std::io::stderr().is_terminal() {
         return work.await;

@@ -203,6 +203,7 @@ fn evidence_of(end: &SpoolEnd) -> EndEvidence {
         abandoned: false,
         by_signal: measured.by_signal,
         ended_on_host: measured.ended_at,
+        attempts: measured.attempts,
         used: ResourceUse {
             cpu: measured.cpu,
             peak_memory: measured.peak_memory,
@@ -236,6 +237,7 @@ mod tests {
             peak_memory: None,
             by_signal: None,
             ended_at: None,
+            attempts: None,
         },
     };
 

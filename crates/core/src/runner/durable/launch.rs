@@ -301,9 +301,9 @@ fn order(shared: &RunnerState, job: &Job) -> SpoolOrder {
     SpoolOrder {
         mark: job.mark.as_str().to_owned(),
         command: match spec.shell {
-            CommandShell::Login => spec.command.clone(),
+            CommandShell::Login => spec.command_line().into_owned(),
             // The host's script passes the command to the login shell, which need not be a POSIX one.
-            CommandShell::Posix => for_shell(spec.command.clone(), LoginShell::Foreign),
+            CommandShell::Posix => for_shell(spec.command_line().into_owned(), LoginShell::Foreign),
         },
         cwd: spec.cwd.as_deref().map(|directory| from_home(directory).to_owned()),
         env: spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
@@ -326,5 +326,7 @@ fn order(shared: &RunnerState, job: &Job) -> SpoolOrder {
             gate: Nonce::new().as_str().to_owned(),
             script: whole_script(spec),
         }),
+        restart: spec.restart.clone(),
+        warn: spec.warn.clone(),
     }
 }

@@ -9,6 +9,7 @@ use super::end_reason::EndReason;
 use super::hints::FirstError;
 use super::job_kind::{JobCounts, JobKind};
 use super::processes::{DetailArg, ProcessList};
+use super::tree_entry::TreeEntry;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::leave_out::{is_false, is_zero};
@@ -124,6 +125,16 @@ pub struct JobEntry {
     /// Whether it runs on a terminal.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pty: bool,
+    /// How often it was started, if it could be restarted and has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// The working tree that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<TreeEntry>,
+    /// The words from which its host was chosen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub chosen_from: Option<String>,
     /// It was lost, and some of its processes may still run.
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(skip)]
@@ -385,6 +396,9 @@ impl JobEntry {
             held: false,
             durable: fleet.is_durable(),
             pty: false,
+            attempts: None,
+            tree: None,
+            chosen_from: None,
             has_leftovers: false,
             started_at: member.started_at().map_or(0, timestamp_of),
             first_output_at: None,
@@ -429,6 +443,9 @@ impl JobEntry {
             held: false,
             durable: facts.durable,
             pty: facts.terminal.is_some(),
+            attempts: status.evidence.attempts,
+            tree: facts.tree.map(TreeEntry::from),
+            chosen_from: facts.chosen_from,
             has_leftovers,
             started_at: timestamp_of(status.started_at),
             first_output_at: status.first_output_at.map(timestamp_of),

@@ -9,6 +9,7 @@ mod one_job;
 mod processes;
 mod queue;
 mod recipe;
+mod tree_entry;
 
 pub use end_reason::EndReason;
 pub use hints::{ERROR_WORDS, FirstError};
@@ -22,3 +23,4 @@ pub use queue::{
     QueueAction, QueueEnd, QueueEntry, QueuePlaceArg, QueueReply, QueueRequest, QueuedJobEntry,
 };
 pub use recipe::{RecipeReply, RecipeRequest};
+pub use tree_entry::TreeEntry;

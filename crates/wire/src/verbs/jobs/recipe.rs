@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Service;
 use crate::error::{Code, Error};
 use crate::verbs::command::CommandRequest;
-use sshjobs_core::jobs::{CommandShell, Receiver, Recipe, Verb, unquote_words};
+use sshjobs_core::jobs::{CommandShell, JobFacts, JobTree, Receiver, Recipe, Verb, unquote_words};
 
 /// Get the arguments of a job's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -81,10 +81,10 @@ fn start_of(recipe: &Recipe) -> CommandRequest {
         }
     };
     CommandRequest {
-        host: if fleet.is_some() {
-            String::new()
-        } else {
-            facts.host.clone()
+        host: match &facts.chosen_from {
+            _ if fleet.is_some() => String::new(),
+            Some(words) => words.clone(),
+            None => facts.host.clone(),
         },
         hosts: fleet.map(|plan| plan.members.to_vec()).unwrap_or_default(),
         max_parallel: fleet.map(|plan| plan.max_parallel),
@@ -95,7 +95,10 @@ fn start_of(recipe: &Recipe) -> CommandRequest {
         argv,
         template: template.map(|template| template.name.clone()),
         params: template.map(|template| template.params.clone()).unwrap_or_default(),
-        cwd: facts.cwd.clone(),
+        cwd: directory_of(facts),
+        sync: facts.tree.as_ref().map(source_of),
+        exclude: facts.tree.as_ref().map(|tree| tree.excluded.clone()).unwrap_or_default(),
+        tree: facts.tree.clone(),
         secret_env: recipe.secret_env.clone(),
         secret_stdin: recipe.secret_stdin.clone(),
         becomes: facts.becomes.as_ref().map(|becomes| becomes.user().to_owned()),
@@ -110,7 +113,41 @@ fn start_of(recipe: &Recipe) -> CommandRequest {
         label: facts.label.clone(),
         timeout_s: facts.timeout.map(|limit| limit.as_secs_f64()),
         queue: facts.turn.queue.clone(),
+        restart: facts.restart.as_ref().map(ToString::to_string),
+        retry_if: facts
+            .restart
+            .as_ref()
+            .map(|restart| restart.retry_if.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+        restart_after_reboot: facts.restart.as_ref().is_some_and(|restart| restart.after_reboot),
+        warn: facts
+            .warn
+            .as_ref()
+            .map(|warn| format!("{}@{}", warn.signal, warn.before.as_secs_f64())),
+        env_setup: facts.env_setup.clone(),
         ..CommandRequest::default()
+    }
+}
+
+/// The working directory, below its tree if it has one.
+fn directory_of(facts: &JobFacts) -> Option<String> {
+    let cwd = facts.cwd.clone()?;
+    let Some(tree) = &facts.tree else { return Some(cwd) };
+    match cwd.strip_prefix(&tree.path) {
+        Some(below) => {
+            let below = below.trim_start_matches('/');
+            (!below.is_empty()).then(|| below.to_owned())
+        }
+        None => Some(cwd),
+    }
+}
+
+/// The tree as it is sent again: to the same directory, if the caller has chosen it.
+fn source_of(tree: &JobTree) -> String {
+    if tree.is_shared {
+        tree.source.clone()
+    } else {
+        format!("{}:{}", tree.source, tree.path)
     }
 }
 

@@ -1,0 +1,460 @@
+//! Work on other machines: a working tree for the command, restarts, a host that is free.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::command::{sshjobs, told};
+use crate::support::{HOST, McpClient, Sshd, eventually};
+
+/// A directory of the account on the host, which is this machine's. Removed with its copies when dropped.
+struct InHome(PathBuf);
+
+impl InHome {
+    fn of(tree: &Value) -> Self {
+        let below = tree["path"].as_str().unwrap().strip_prefix("~/").unwrap();
+        Self(std::env::home_dir().unwrap().join(below))
+    }
+}
+
+impl Drop for InHome {
+    fn drop(&mut self) {
+        for copy in 1..4 {
+            let path = format!("{}.{copy}", self.0.display());
+            fs::remove_dir_all(path).ok();
+        }
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn entry(sshd: &Sshd, job: &str) -> Value {
+    let listed = told(&sshjobs(sshd, &["jobs", "--json"]));
+    let mut entries = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    entries.find(|entry| entry["job_id"] == job).unwrap()
+}
+
+fn spawn(sshd: &Sshd, words: &[&str]) -> String {
+    told(&sshjobs(sshd, &[&["spawn"], words].concat())).trim().to_owned()
+}
+
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// The words of a run with the tree in `here`.
+fn with_tree<'a>(here: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+    [&["run", "-n", "--sync", here], rest].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_runs_in_the_tree_that_it_is_given() {
+    let sshd = Sshd::start().await;
+    let here = sshd.path("project");
+    write(&here.join("src/hello.txt"), "hello\n");
+    write(&here.join("big.bin"), "left out\n");
+    let word = here.display().to_string();
+
+    let words = with_tree(
+        &word,
+        &[
+            "--exclude",
+            "*.bin",
+            "--json",
+            HOST,
+            "--",
+            "cat src/hello.txt; ls; pwd",
+        ],
+    );
+    let output = told(&sshjobs(&sshd, &words));
+    let summary: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    let _home = InHome::of(&summary["tree"]);
+    let path = summary["tree"]["path"].as_str().unwrap();
+    assert!(
+        path.starts_with("~/.cache/sshjobs/trees/project-"),
+        "{path}"
+    );
+    assert_eq!(summary["tree"]["hash"].as_str().unwrap().len(), 64);
+    assert!(output.starts_with("hello\nsrc\n"), "{output}");
+
+    // Below the tree, and from a directory that the caller has chosen.
+    let below = with_tree(&word, &["--cwd", "src", HOST, "--", "cat hello.txt"]);
+    assert_eq!(told(&sshjobs(&sshd, &below)), "hello\n");
+    let own = sshd.path("own");
+    let chosen = format!("{word}:{}", own.display());
+    assert_eq!(
+        told(&sshjobs(&sshd, &with_tree(&chosen, &[HOST, "--", "pwd"]))).trim(),
+        own.display().to_string()
+    );
+    assert!(own.join("big.bin").exists());
+
+    for (words, part) in [
+        (&["--sync", "/nonexistent"][..], "is not a directory"),
+        (&["--exclude", "x"], "--sync"),
+        (&["--sync", &word, "--exclude", "a["], "can't be read"),
+    ] {
+        let wrong = sshjobs(&sshd, &[&["run"], words, &[HOST, "--", "true"]].concat());
+        let error = String::from_utf8_lossy(&wrong.stderr).into_owned();
+        assert_eq!(wrong.status.code(), Some(2), "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tree_of_a_running_job_does_not_change() {
+    let sshd = Sshd::start().await;
+    let here = sshd.path("project");
+    write(&here.join("version"), "1\n");
+    let word = here.display().to_string();
+    let first = spawn(&sshd, &["--sync", &word, HOST, "--", "sleep 600"]);
+    let tree = entry(&sshd, &first)["tree"].clone();
+    let _home = InHome::of(&tree);
+
+    // Unchanged, so that the job shares the tree.
+    let same = spawn(&sshd, &["--sync", &word, HOST, "--", "sleep 600"]);
+    assert_eq!(entry(&sshd, &same)["tree"], tree);
+    write(&here.join("version"), "22\n");
+    let second = told(&sshjobs(
+        &sshd,
+        &with_tree(&word, &[HOST, "--", "cat version; pwd"]),
+    ));
+    let (version, directory) = second.split_once('\n').unwrap();
+    assert_eq!(version, "22");
+    assert!(directory.trim().ends_with(".2"), "{directory}");
+    let path = tree["path"].as_str().unwrap();
+    let seen = told(&sshjobs(
+        &sshd,
+        &["run", HOST, "--", &format!("cat {path}/version")],
+    ));
+    assert_eq!(seen, "1\n");
+
+    // The lease ends with the jobs.
+    for job in [&first, &same] {
+        told(&sshjobs(&sshd, &["signal", job, "KILL"]));
+        sshjobs(&sshd, &["wait", job]);
+    }
+    let third = told(&sshjobs(
+        &sshd,
+        &with_tree(&word, &[HOST, "--", "cat version; pwd"]),
+    ));
+    assert!(
+        third.starts_with("22\n") && !third.trim().ends_with(".2"),
+        "{third}"
+    );
+
+    // A job that is started again says what has changed.
+    write(&here.join("version"), "333\n");
+    let again = sshjobs(&sshd, &["rerun", "last"]);
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(
+        said.contains("other contents than that of the earlier job"),
+        "{said}"
+    );
+    assert!(told(&again).starts_with("333\n"), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_sends_trees_below_its_roots_only() {
+    let sshd = Sshd::start().await;
+    let root = sshd.path("root");
+    write(&root.join("project/a"), "from the root\n");
+    write(&sshd.path("private/a"), "private\n");
+    let config = sshd.path("agent.toml");
+    fs::write(
+        &config,
+        format!("transfer_roots = [{:?}]\n", root.display().to_string()),
+    )
+    .unwrap();
+    let mut agent = McpClient::start_with(&sshd.ssh_config(), &config);
+    let run = |path: &str, far: &str| json!({"host": HOST, "sync": format!("{path}:{far}"), "command": "cat a"});
+    let far = sshd.path("far").display().to_string();
+    let project = root.join("project").display().to_string();
+
+    let reply = agent.ok("ssh_run", run(&project, &far));
+    assert_eq!(reply["head"], json!(["from the root"]), "{reply}");
+    let private = sshd.path("private").display().to_string();
+    assert_eq!(agent.code("ssh_run", run(&private, &far)), "policy_denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_is_restarted_on_its_host() {
+    let sshd = Sshd::start().await;
+    let count = sshd.path("count").display().to_string();
+    let counting =
+        |rest: &str| format!("echo x >>{count}; n=$(wc -l <{count}); echo attempt $n; {rest}");
+    let run = |words: &[&str], command: &str| {
+        fs::remove_file(&count).ok();
+        let words = [&["run", "-n", "--json"], words, &[HOST, "--", command]].concat();
+        let output = sshjobs(&sshd, &words);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let summary: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (summary, text, said)
+    };
+
+    // It fails twice, and then succeeds.
+    let (summary, output, said) = run(&["--restart", "on-failure:3"], &counting("[ $n -ge 3 ]"));
+    assert_eq!(summary["exit_status"], 0, "{summary}\n{said}");
+    assert_eq!(summary["attempts"], 3, "{summary}");
+    assert!(
+        output.starts_with("attempt 1\nattempt 2\nattempt 3\n"),
+        "{output}"
+    );
+    assert!(
+        said.contains("attempt 1 of 4 has ended with exit status 1; attempt 2 begins"),
+        "{said}"
+    );
+
+    // The exit is that of the last attempt.
+    let (summary, ..) = run(
+        &["--restart", "on-failure:1"],
+        &counting("exit $((40 + n))"),
+    );
+    assert_eq!(
+        (&summary["exit_status"], &summary["attempts"]),
+        (&json!(42), &json!(2))
+    );
+
+    // A success ends it, unless it is always restarted.
+    let (summary, ..) = run(&["--restart", "on-failure"], &counting("true"));
+    assert_eq!(
+        (&summary["exit_status"], &summary["attempts"]),
+        (&json!(0), &json!(1))
+    );
+    let (summary, ..) = run(&["--restart", "always:1"], &counting("true"));
+    assert_eq!(
+        (&summary["exit_status"], &summary["attempts"]),
+        (&json!(0), &json!(2))
+    );
+
+    // Only some failures count.
+    let only = [
+        "--restart",
+        "on-failure:2",
+        "--retry-if",
+        "75",
+        "--retry-if",
+        "out of (memory|files)",
+    ];
+    for (command, attempts) in [
+        (counting("exit 1"), 1),
+        (counting("[ $n = 2 ] && exit 1; exit 75"), 2),
+        (counting("[ $n = 1 ] && echo it is out of files; exit 3"), 2),
+    ] {
+        let (summary, _, said) = run(&only, &command);
+        assert_eq!(
+            summary["attempts"], attempts,
+            "{command}: {summary}\n{said}"
+        );
+    }
+
+    // A signal and a time limit end it, and start nothing.
+    let job = spawn(&sshd, &["--restart", "always", HOST, "--", "sleep 600"]);
+    told(&sshjobs(&sshd, &["signal", &job, "TERM"]));
+    sshjobs(&sshd, &["wait", &job]);
+    assert_eq!(
+        entry(&sshd, &job)["exit_signal"],
+        "TERM",
+        "{}",
+        entry(&sshd, &job)
+    );
+    let (summary, ..) = run(&["--restart", "always", "--timeout", "2"], "sleep 600");
+    assert_eq!(summary["state"], "timed_out", "{summary}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_needs_neither_a_connection_nor_this_machine() {
+    let sshd = Sshd::start().await;
+    let marker = sshd.path("marker").display().to_string();
+    let command = format!("echo began; [ -e {marker} ] && exit 0; sleep 1; exit 9");
+    let job = spawn(&sshd, &["--restart", "on-failure", HOST, "--", &command]);
+    sshd.cut();
+    fs::write(&marker, "").unwrap();
+
+    let waited = sshjobs(&sshd, &["wait", &job]);
+    assert!(waited.status.success(), "{waited:?}");
+    let log = told(&sshjobs(&sshd, &["log", &job]));
+    assert_eq!(
+        log.lines().filter(|line| *line == "began").count(),
+        2,
+        "{log}"
+    );
+    assert_eq!(entry(&sshd, &job)["attempts"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_started_again_after_a_reboot_if_that_is_wanted() {
+    let sshd = Sshd::start().await;
+    let command = "echo began with $WORD; sleep 600";
+    let words = [
+        "--restart",
+        "on-failure",
+        "--restart-after-reboot",
+        "--env",
+        "WORD=secret-word",
+    ];
+    let job = spawn(&sshd, &[&words[..], &[HOST, "--", command]].concat());
+    let spool = sshd.spool(&job);
+    eventually("it runs", async || spool.join("pid").exists()).await;
+    // What a reboot leaves: no process, and the id of an earlier boot.
+    let supervisor = fs::read_to_string(spool.join("sup")).unwrap();
+    let fields: Vec<&str> = supervisor.split_whitespace().collect();
+    let own = fs::read_to_string(spool.join("pid")).unwrap();
+    for process in [fields[0], own.split_whitespace().next().unwrap()] {
+        let process = nix::unistd::Pid::from_raw(process.parse().unwrap());
+        nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL).ok();
+    }
+    fs::write(
+        spool.join("sup"),
+        format!("{} {} another-boot.1\n", fields[0], fields[1]),
+    )
+    .unwrap();
+
+    let log = || told(&sshjobs(&sshd, &["log", &job]));
+    eventually("it runs again", async || {
+        log().matches("began with secret-word").count() == 2
+    })
+    .await;
+    let both = told(&sshjobs(&sshd, &["tail", &job, "--stream", "stderr"]));
+    assert!(
+        both.contains("the host was rebooted; attempt 2 begins"),
+        "{both}"
+    );
+    assert_eq!(entry(&sshd, &job)["state"], "running");
+    told(&sshjobs(&sshd, &["signal", &job, "KILL"]));
+    sshjobs(&sshd, &["wait", &job]);
+    assert_eq!(entry(&sshd, &job)["attempts"], 2);
+    let names: Vec<_> = fs::read_dir(&spool).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(
+        !names.iter().any(|name| name == "again" || name == "order"),
+        "{names:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_comes_before_the_time_limit() {
+    let sshd = Sshd::start().await;
+    let command = "trap 'echo saved; exit 0' USR1; echo began; while :; do sleep 0.1; done";
+    let started = std::time::Instant::now();
+    let words = [
+        "run",
+        "-n",
+        "--timeout",
+        "60",
+        "--warn",
+        "USR1@58s",
+        HOST,
+        "--",
+        command,
+    ];
+    let output = sshjobs(&sshd, &words);
+    assert_eq!(told(&output), "began\nsaved\n");
+    assert!(started.elapsed() < Duration::from_secs(50));
+
+    // A shell that waits for the program does not die of it.
+    let program =
+        "sh -c 'trap \"echo saved; exit 7\" USR1; while :; do sleep 0.1; done'; echo exit $?";
+    let words = [
+        "run",
+        "-n",
+        "--timeout",
+        "60",
+        "--warn",
+        "USR1@58s",
+        HOST,
+        "--",
+        program,
+    ];
+    assert_eq!(told(&sshjobs(&sshd, &words)), "saved\nexit 7\n");
+
+    for wrong in [
+        &["--warn", "USR1@5"][..],
+        &["--timeout", "5", "--warn", "USR1@9"],
+        &["--timeout", "9", "--warn", "X@2"],
+    ] {
+        let output = sshjobs(&sshd, &[&["run"], wrong, &[HOST, "--", "true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_environment_is_set_up_first_and_its_failure_is_told_apart() {
+    let sshd = Sshd::start().await;
+    for durable in [&[][..], &["--durable"]] {
+        let run = |setup: &str, command: &str| {
+            let words = [
+                &["run", "-n", "--env-setup", setup],
+                durable,
+                &[HOST, "--", command],
+            ];
+            sshjobs(&sshd, &words.concat())
+        };
+        let output = run("greeting=hello; cd /", "echo $greeting $PWD");
+        assert_eq!(told(&output), "hello /\n");
+        let failed = run("false", "echo not reached");
+        assert_eq!(failed.status.code(), Some(125), "{failed:?}");
+        let said = String::from_utf8_lossy(&failed.stderr);
+        assert!(
+            said.contains("env_setup has failed with exit status 1"),
+            "{said}"
+        );
+        assert!(failed.stdout.is_empty());
+        assert_eq!(run("true", "exit 3").status.code(), Some(3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_gets_one_of_several_hosts() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["gpu1", "gpu2"]);
+    fs::write(
+        sshd.path("config.toml"),
+        "[hosts.gpu1]\ntags = [\"gpu\"]\n[hosts.gpu2]\ntags = [\"gpu\"]\n[hosts.gpu0]\naddress = \"127.0.0.1\"\nport = 1\ntags = [\"gpu\"]\n",
+    )
+    .unwrap();
+    let config = sshd.path("config.toml").display().to_string();
+    let call = |words: &[&str]| sshjobs(&sshd, &[&["--config", config.as_str()], words].concat());
+    let spawn = |words: &[&str]| -> Value {
+        let output = told(&call(
+            &[&["spawn", "--json"], words, &["--", "sleep 600"]].concat(),
+        ));
+        serde_json::from_str(&output).unwrap()
+    };
+
+    // The host that can't be reached is passed over, and jobs spread.
+    let first = spawn(&["any(tag:gpu)"]);
+    let second = spawn(&["any:tag:gpu"]);
+    let mut hosts = [
+        first["host"].as_str().unwrap(),
+        second["host"].as_str().unwrap(),
+    ];
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["gpu1", "gpu2"]);
+    assert_eq!(first["chosen_from"], "any(tag:gpu)");
+    // Or they are packed.
+    let third = spawn(&["any(gpu1,gpu2)"]);
+    let packed = spawn(&["--pack", "any(gpu1,gpu2)"]);
+    assert_eq!(packed["host"], third["host"]);
+
+    // A start that is repeated with its key is the same job, wherever it runs.
+    let keyed = spawn(&["--key", "nightly", "any(gpu1,gpu2)"]);
+    spawn(&["any(gpu1,gpu2)"]);
+    assert_eq!(
+        spawn(&["--key", "nightly", "any(gpu1,gpu2)"])["job_id"],
+        keyed["job_id"]
+    );
+
+    let run = call(&["run", "-n", "any(tag:gpu,!gpu1)", "--", "echo ran"]);
+    assert_eq!(told(&run), "ran\n");
+    let none = call(&["run", "-n", "any(gpu0)", "--", "true"]);
+    assert_eq!(none.status.code(), Some(255));
+    assert!(
+        String::from_utf8_lossy(&none.stderr).contains("none of gpu0 can be reached"),
+        "{none:?}"
+    );
+    let unknown = call(&["run", "any(tag:none)", "--", "true"]);
+    let error = String::from_utf8_lossy(&unknown.stderr);
+    assert!(error.contains("has the tag \"none\""), "{error}");
+}
