@@ -1,13 +1,14 @@
 //! Work on other machines: a working tree for the command, restarts, a host that is free.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::support::command::{sshjobs, told};
-use crate::support::{HOST, McpClient, Sshd, eventually};
+use crate::support::{HOST, McpClient, PATIENCE, Sshd, eventually};
 
 /// A directory of the account on the host, which is this machine's. Removed with its copies when dropped.
 struct InHome(PathBuf);
@@ -47,6 +48,68 @@ fn write(path: &Path, text: &str) {
 /// The words of a run with the tree in `here`.
 fn with_tree<'a>(here: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     [&["run", "-n", "--sync", here], rest].concat()
+}
+
+/// Every command of docs/elsewhere.md, in a project that has the scripts which it names.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_of_the_page_run_as_they_stand() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["gpubox", "buildbox", "debian", "fedora", "alpine"]);
+    let project = sshd.path("nightly-model");
+    for (file, text) in [
+        ("env.sh", "name=value\n"),
+        ("train.sh", "#!/bin/sh\necho trained\n"),
+        ("test.sh", "#!/bin/sh\necho tested\n"),
+        ("Makefile", "all:\n\techo built >out.txt\n"),
+    ] {
+        write(&project.join(file), text);
+        fs::set_permissions(project.join(file), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    fs::create_dir(sshd.path("config")).unwrap();
+    fs::create_dir(sshd.path("config/sshjobs")).unwrap();
+    let config = format!(
+        "ssh_config = {:?}\n[hosts.gpubox]\ntags = [\"gpu\"]\n",
+        sshd.ssh_config().display().to_string()
+    );
+    fs::write(sshd.path("config/sshjobs/config.toml"), config).unwrap();
+    // The directories that the page names are in the home of the host's account.
+    let home = std::env::home_dir().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_sshjobs")).parent().unwrap();
+    let page = include_str!("../docs/elsewhere.md");
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let mut count = 0;
+    for block in blocks {
+        count += 1;
+        let script = format!("mkdir -p {}/project-results\n{block}", home.display());
+        let mut shell = std::process::Command::new("bash");
+        shell
+            .args(["-eo", "pipefail", "-c", &script])
+            .current_dir(&project)
+            .stdin(std::process::Stdio::null())
+            .env(
+                "PATH",
+                format!("{}:{}", binary.display(), std::env::var("PATH").unwrap()),
+            )
+            .env("XDG_CONFIG_HOME", sshd.path("config"))
+            .env("XDG_STATE_HOME", sshd.path("state"));
+        let output = tokio::task::spawn_blocking(move || shell.output().unwrap());
+        let output = tokio::time::timeout(PATIENCE, output).await.unwrap().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{block}\n{error}");
+    }
+    assert_eq!(count, 6);
+    assert_eq!(
+        fs::read_to_string(project.join("out.txt")).unwrap(),
+        "built\n"
+    );
+    fs::remove_dir_all(home.join("project-results")).unwrap();
+    fs::remove_dir_all(home.join("build/project")).unwrap();
+    fs::remove_dir(home.join("build")).ok();
+    for entry in fs::read_dir(home.join(".cache/sshjobs/trees")).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("nightly-model-") {
+            fs::remove_dir_all(entry.path()).ok();
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,11 +9,12 @@ use regex::Regex;
 use serde_json::Value;
 
 /// Foreign crates, and the crates of the workspace that may use them.
-const HOMES: [(&str, &[&str]); 11] = [
+const HOMES: [(&str, &[&str]); 12] = [
     ("async-nats", &["sshjobs-nats"]),
     ("axum", &["sshjobs-http"]),
     ("cap-std", &["sshjobs-core", "sshjobs-wire"]),
     ("clap", &["sshjobs-cli"]),
+    ("ignore", &["sshjobs-tree"]),
     ("jsonwebtoken", &["sshjobs-http"]),
     ("ratatui", &["sshjobs-cli"]),
     ("rmcp", &["sshjobs-mcp"]),
@@ -69,21 +70,22 @@ const HANDLES: [&str; 8] = [
 
 /// Maximum lines of code of each crate, without blank lines, comments and tests. To raise one takes a
 /// commit that says why.
-const BUDGETS: [(&str, usize); 14] = [
+const BUDGETS: [(&str, usize); 15] = [
     ("base", 450),
-    ("cli", 14_480),
-    ("core", 27_050),
+    ("cli", 14_850),
+    ("core", 28_900),
     ("http", 6_600),
-    ("job", 8_350),
+    ("job", 8_610),
     ("mcp", 3_520),
     ("nats", 4_200),
     ("output", 3_650),
     ("page", 45),
     ("policy", 5_150),
     ("ssh", 5_980),
-    ("sshjobs", 2_250),
+    ("sshjobs", 2_260),
     ("store", 4_570),
-    ("wire", 11_350),
+    ("tree", 700),
+    ("wire", 11_660),
 ];
 
 /// Modules that pure folders must not use.

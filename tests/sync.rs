@@ -300,7 +300,7 @@ async fn a_tree_that_changes_while_it_is_sent_is_never_half_there() {
             let letter = ["a", "b", "c"][round % 3];
             fs::write(&beside, letter.repeat(1000 + round % 5000)).unwrap();
             fs::rename(&beside, &path).unwrap();
-            if round % 50 == 0 {
+            if round.is_multiple_of(50) {
                 fs::remove_file(&path).unwrap();
             }
         }
@@ -328,7 +328,7 @@ async fn one_changed_byte_of_a_large_file_sends_one_block() {
     let sshd = Sshd::start().await;
     let (here, far) = (sshd.path("here"), sshd.path("far"));
     fs::create_dir(&here).unwrap();
-    let mut content: Vec<u8> = (0..41_000_000_u32).map(|n| (n * 7 / 5) as u8).collect();
+    let mut content: Vec<u8> = (0..41_000_000_u32).map(|n| (n * 7 / 5).to_le_bytes()[0]).collect();
     fs::write(here.join("model.bin"), &content).unwrap();
     let first = sync_to(&sshd.jobs(), &here, &far).await;
     assert_eq!(first.sent_bytes, 41_000_000, "{first:?}");

@@ -79,7 +79,7 @@ pub use reading::{
     JobBytes, PARTIAL_SHOWN, Positions, ReturnedBecause, SearchResult, SilenceFrom, StreamPiece,
     Tail, Wait, shown_end,
 };
-pub use restart::{BadRestart, Restart, RestartAfter, RetryCondition, Warning};
+pub use restart::{BadRestart, EarlyWarning, Restart, RestartAfter, RetryCondition};
 pub use screen::{DrawnUpTo, JobScreen};
 pub use secret_uses::{SecretFingerprint, SecretUses};
 pub use shell::{

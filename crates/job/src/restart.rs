@@ -150,14 +150,14 @@ impl fmt::Display for RetryCondition {
 
 /// A signal that a job gets some time before its time limit, to save its work.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Warning {
+pub struct EarlyWarning {
     /// Name of the signal, without `SIG`.
     pub signal: String,
     /// How long before the limit.
     pub before: Duration,
 }
 
-impl Warning {
+impl EarlyWarning {
     /// A signal, and a time in front of which it is sent.
     ///
     /// # Errors
@@ -218,13 +218,13 @@ mod tests {
     #[test]
     fn a_warning_is_a_signal_and_a_time() {
         let seconds = |text: &str| text.parse().ok().map(Duration::from_secs);
-        let warning = Warning::parse("sigusr1@120", seconds).unwrap();
+        let warning = EarlyWarning::parse("sigusr1@120", seconds).unwrap();
         assert_eq!(
             (warning.signal.as_str(), warning.before.as_secs()),
             ("USR1", 120)
         );
         for text in ["USR1", "@5", "USR1@", "USR1@0", "NONE@5"] {
-            assert!(Warning::parse(text, seconds).is_err(), "{text}");
+            assert!(EarlyWarning::parse(text, seconds).is_err(), "{text}");
         }
     }
 }

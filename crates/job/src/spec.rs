@@ -15,7 +15,7 @@ use sha2::Sha256;
 use super::becomes::{BadBecome, Become};
 use super::id::JobId;
 use super::job_tree::JobTree;
-use super::restart::{BadRestart, Restart, Warning};
+use super::restart::{BadRestart, EarlyWarning, Restart};
 use super::secret_uses::SecretUses;
 use super::turn::{Turn, is_queue_name};
 use crate::fleet::{FleetPlan, holds_address};
@@ -82,7 +82,7 @@ pub struct JobFacts {
     pub restart: Option<Restart>,
     /// The signal before its time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub warn: Option<Warning>,
+    pub warn: Option<EarlyWarning>,
     /// Patterns of files that are copied back when it has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<String>,
@@ -627,53 +627,40 @@ impl JobSpec {
             Stdin::Closed => ("closed", ""),
             Stdin::Text(text) => ("text", text.expose_secret()),
         };
-        // The hash is stored. A renamed field or variant of these types changes their Debug text,
-        // and a stored idempotency key then no longer fits its request.
         // A repeated start may choose another host, and means the same job.
         let host = if chosen_from.is_some() { "" } else { host };
-        let plain = format!(
+        // The hash is stored. A renamed field or variant of these types changes their Debug text,
+        // and a stored idempotency key then no longer fits its request.
+        let mut plain = format!(
             "{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}"
         );
         // Jobs stored before these fields existed keep their fingerprint.
-        let plain = match shell {
-            CommandShell::Login => plain,
-            CommandShell::Posix => format!("{plain}{shell:?}"),
-        };
-        let plain = match becomes {
-            None => plain,
-            Some(becomes) => format!("{plain}{becomes:?}"),
-        };
-        let plain = match template {
-            None => plain,
-            Some(template) => format!("{plain}{template:?}"),
-        };
-        let plain = if notify.is_empty() {
-            plain
-        } else {
+        if *shell == CommandShell::Posix {
+            plain.push_str(&format!("{shell:?}"));
+        }
+        if let Some(becomes) = becomes {
+            plain.push_str(&format!("{becomes:?}"));
+        }
+        if let Some(template) = template {
+            plain.push_str(&format!("{template:?}"));
+        }
+        if !notify.is_empty() {
             // Not their Debug text, which hides what differs.
-            let receivers = serde_json::to_string(notify).expect("receivers are plain data");
-            format!("{plain}{receivers}")
-        };
-        let plain = if turn.is_now() {
-            plain
-        } else {
-            format!("{plain}{turn:?}")
-        };
-        let plain = if secrets.is_empty() {
-            plain
-        } else {
-            format!("{plain}{:?}{:?}", secrets.env, secrets.stdin)
-        };
+            plain.push_str(&serde_json::to_string(notify).expect("receivers are plain data"));
+        }
+        if !turn.is_now() {
+            plain.push_str(&format!("{turn:?}"));
+        }
+        if !secrets.is_empty() {
+            plain.push_str(&format!("{:?}{:?}", secrets.env, secrets.stdin));
+        }
         let around = (env_setup, restart, warn, fetch, chosen_from);
-        let plain = if around == (&None, &None, &None, &Vec::new(), &None) {
-            plain
-        } else {
-            format!("{plain}{around:?}")
-        };
-        let plain = match (fleet, member_of) {
-            (None, None) => plain,
-            (fleet, member_of) => format!("{plain}{fleet:?}{member_of:?}"),
-        };
+        if around != (&None, &None, &None, &Vec::new(), &None) {
+            plain.push_str(&format!("{around:?}"));
+        }
+        if fleet.is_some() || member_of.is_some() {
+            plain.push_str(&format!("{fleet:?}{member_of:?}"));
+        }
         let values = env_given_by_caller(env, secrets).flat_map(|(name, value)| [name, value]);
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
         for part in [plain.as_str(), text].into_iter().chain(values) {

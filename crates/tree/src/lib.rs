@@ -9,10 +9,7 @@ mod plan;
 mod tree;
 mod working_tree;
 
-pub use manifest::{BadManifest, FileRecord, Manifest};
+pub use manifest::{BadManifest, FileRecord, Manifest, SYNC_DIRECTORY};
 pub use plan::{Blocked, SyncPlan};
 pub use tree::{BadEntry, EntryKind, FileFacts, Tree, is_below};
 pub use working_tree::{BadExclusion, Exclusions, WorkingTree};
-
-/// Directory in the root of a tree in which a sync keeps its manifest and unfinished files. It belongs to no tree.
-pub const SYNC_DIRECTORY: &str = ".sshjobs-sync";

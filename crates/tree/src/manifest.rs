@@ -13,6 +13,8 @@ use sha2::{Digest, Sha256};
 
 use crate::tree::{EntryKind, FileFacts, Tree, is_below};
 
+/// Directory in the root of a tree in which a sync keeps its manifest and unfinished files. It belongs to no tree.
+pub const SYNC_DIRECTORY: &str = ".sshjobs-sync";
 const FIRST_LINE: &str = "sshjobs-sync 1\n";
 
 /// What syncs have written into a directory.

@@ -107,15 +107,15 @@ impl Tree {
     /// The entries below `directory`, by their paths below it, which are removed from this tree.
     #[must_use]
     pub fn split_off(&mut self, directory: &Path) -> Self {
-        let is_within = |path: &Path| path.starts_with(directory);
-        let within = self.entries.extract_if(.., |path, _| is_within(path));
-        let within = within.filter_map(|(path, kind)| {
-            let below = path.strip_prefix(directory).ok()?;
-            (!below.as_os_str().is_empty()).then(|| (below.to_owned(), kind))
+        let mut within = Self::default();
+        self.entries.retain(|path, kind| {
+            let Ok(below) = path.strip_prefix(directory) else { return true };
+            if !below.as_os_str().is_empty() {
+                within.entries.insert(below.to_owned(), kind.clone());
+            }
+            false
         });
-        Self {
-            entries: within.collect(),
-        }
+        within
     }
 }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use ignore::overrides::{Override, OverrideBuilder};
 use ignore::{DirEntry, WalkBuilder};
 
-use crate::SYNC_DIRECTORY;
 use crate::git;
+use crate::manifest::SYNC_DIRECTORY;
 use crate::tree::{EntryKind, FileFacts, Tree};
 
 /// Name of the directory or file with git's own data.
@@ -214,13 +214,14 @@ fn permissions(metadata: &Metadata) -> u32 {
 
 /// The path that an error is about, and the reason.
 fn described(error: &ignore::Error) -> (PathBuf, String) {
-    match error {
-        ignore::Error::WithPath { path, err } => (path.clone(), err.to_string()),
-        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
-            described(err)
-        }
-        other => (PathBuf::new(), other.to_string()),
+    if let ignore::Error::WithPath { path, err } = error {
+        return (path.clone(), err.to_string());
     }
+    if let ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } = error
+    {
+        return described(err);
+    }
+    (PathBuf::new(), error.to_string())
 }
 
 #[cfg(test)]

@@ -277,25 +277,21 @@ impl CliVerb {
 
     /// Whether it uses files or ports of this machine, which a server elsewhere can't reach.
     pub fn uses_this_machine(&self) -> bool {
-        let start = match self {
-            Self::Run(args) => Some(&args.start),
-            Self::Spawn(args) => Some(&args.start),
-            _ => None,
-        };
-        let sends_tree = start.is_some_and(|start| start.tree.sync.is_some());
-        sends_tree
-            || matches!(
-                self,
-                Self::Put(_)
-                    | Self::Get(_)
-                    | Self::Sync(_)
-                    | Self::Edit(_)
-                    | Self::Forward(_)
-                    | Self::Hosts(HostsArgs {
-                        verb: Some(HostsVerb::Add(_)),
-                        ..
-                    })
-            )
+        if let Self::Run(RunArgs { start, .. }) | Self::Spawn(SpawnArgs { start, .. }) = self {
+            return start.tree.sync.is_some();
+        }
+        matches!(
+            self,
+            Self::Put(_)
+                | Self::Get(_)
+                | Self::Sync(_)
+                | Self::Edit(_)
+                | Self::Forward(_)
+                | Self::Hosts(HostsArgs {
+                    verb: Some(HostsVerb::Add(_)),
+                    ..
+                })
+        )
     }
 
     /// Its options of ssh, if it has them.

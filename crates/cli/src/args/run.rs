@@ -14,6 +14,9 @@ use super::policy::parameter;
 use super::values::{BecomeArgs, SshArgs, StreamChoice, time};
 use sshjobs_core::jobs::{JobTree, StopAfter};
 
+/// Heading of the options for work on other machines.
+const ELSEWHERE: &str = "Work on other machines (docs/elsewhere.md)";
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -34,6 +37,7 @@ Examples:
   sshjobs run db1 --secret-env PGPASSWORD=db -- pg_dump app > app.sql
   sshjobs run -b web1 -- systemctl restart nginx
   sshjobs run --script check.py web1 -- --fast
+  sshjobs run --sync . --restart on-failure:3 any:tag:gpu -- ./train.sh
   sshjobs run -t web1                       a login shell")]
 pub struct RunArgs {
     /// Host name or alias, as in ssh, or USER@HOST. Several hosts: web1,web2,tag:db, 'web*', @FILE,
@@ -138,8 +142,8 @@ pub struct StartArgs {
     /// Why it is needed, for a person who may have to approve it.
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// Commands to run first, in the same shell: 'module load cuda && source venv/bin/activate'.
-    #[arg(long, value_name = "COMMANDS")]
+    /// Run these first, in the same shell: 'module load cuda'.
+    #[arg(long, value_name = "COMMANDS", help_heading = ELSEWHERE)]
     pub env_setup: Option<String>,
     /// A working tree.
     #[command(flatten)]
@@ -168,17 +172,11 @@ impl StartArgs {
 /// A working tree that goes to the host first.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TreeArgs {
-    /// Send what has changed in this directory, and run there. Without PATH, in a directory that no
-    /// running job uses.
-    #[arg(long, value_name = "DIR[:PATH]", conflicts_with = "template")]
+    /// Send what has changed in this directory, and run there.
+    #[arg(long, value_name = "DIR[:PATH]", conflicts_with = "template", help_heading = ELSEWHERE)]
     pub sync: Option<String>,
-    /// With --sync: leave out what this pattern names, as in a .gitignore.
-    #[arg(
-        long,
-        value_name = "PATTERN",
-        requires = "sync",
-        allow_hyphen_values = true
-    )]
+    /// Leave out what this pattern names, as in a .gitignore.
+    #[arg(long, value_name = "PATTERN", requires = "sync", allow_hyphen_values = true, help_heading = ELSEWHERE)]
     pub exclude: Vec<String>,
     /// The tree of the job that `rerun` repeats.
     #[arg(skip)]
@@ -188,21 +186,20 @@ pub struct TreeArgs {
 /// Restarts of a command on its host.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RestartArgs {
-    /// Start the command again on its host, at most N times: on-failure[:N] or always[:N]. The job is
-    /// durable.
-    #[arg(long, value_name = "WHEN[:N]")]
+    /// Start it again on its host: on-failure[:N], always[:N].
+    #[arg(long, value_name = "WHEN[:N]", help_heading = ELSEWHERE)]
     pub restart: Option<String>,
-    /// Only after this exit status, or output that this regular expression matches.
-    #[arg(long, value_name = "STATUS|REGEX", requires = "restart")]
+    /// Only after this exit status, or output with a match.
+    #[arg(long, value_name = "STATUS|REGEX", requires = "restart", help_heading = ELSEWHERE)]
     pub retry_if: Vec<String>,
     /// Also after a reboot of the host.
-    #[arg(long, requires = "restart")]
+    #[arg(long, requires = "restart", help_heading = ELSEWHERE)]
     pub restart_after_reboot: bool,
-    /// Send a signal some time before --timeout: USR1@2m. The job is durable.
-    #[arg(long, value_name = "SIGNAL@TIME", requires = "timeout")]
+    /// Send a signal some time before --timeout: USR1@2m.
+    #[arg(long, value_name = "SIGNAL@TIME", requires = "timeout", help_heading = ELSEWHERE)]
     pub warn: Option<String>,
     /// With any(…): prefer the host with the most jobs.
-    #[arg(long)]
+    #[arg(long, help_heading = ELSEWHERE)]
     pub pack: bool,
 }
 

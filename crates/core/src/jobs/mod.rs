@@ -115,11 +115,11 @@ pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Occasion
 pub use sshjobs_job::unquote_words;
 pub use sshjobs_job::{
     Awaited, AwaitedFile, BadBecome, BadRestart, Become, BecomeMethod, BecomeRefusal, CommandShell,
-    Draft, EndCause, EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, JobTree,
+    Draft, EarlyWarning, EndCause, EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, JobTree,
     KilledProcess, LostWhy, Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence,
     MemoryKills, Outcome, Phase, Process, Processes, ResourceUse, Restart, SCRIPT, SecretUses,
     Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
-    Transferred, Turn, Wait, Warning,
+    Transferred, Turn, Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

@@ -371,6 +371,7 @@ mod tests {
                 peak_memory: Some(2048),
                 by_signal: Some(true),
                 ended_at: Some(1_700_000_000),
+                attempts: None,
             },
         };
         assert_eq!(

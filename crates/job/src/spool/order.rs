@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{Restart, RestartAfter, RetryCondition, Warning, inert_bytes};
+use crate::{EarlyWarning, Restart, RestartAfter, RetryCondition, inert_bytes};
 
 /// Specification of a job for the script.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct SpoolOrder {
     /// When the supervisor starts it again.
     pub restart: Option<Restart>,
     /// The signal before the time limit.
-    pub warn: Option<Warning>,
+    pub warn: Option<EarlyWarning>,
 }
 
 /// How a durable job changes its user.
@@ -124,7 +124,7 @@ impl SpoolOrder {
         let restart = self.restart.as_ref().map_or_else(|| "-".to_owned(), restart_word);
         let warn = self.warn.as_ref().zip(self.timeout).map_or_else(
             || "-".to_owned(),
-            |(Warning { signal, before }, limit)| {
+            |(EarlyWarning { signal, before }, limit)| {
                 let after = limit.saturating_sub(*before);
                 format!("{signal}:{:.3}", after.as_secs_f64())
             },

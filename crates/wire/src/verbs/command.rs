@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
-    BadBecome, BadRestart, Become, BecomeMethod, Command, Draft, FleetSpec, JobFacts, JobId,
-    JobTree, Jobs, NotifyConfig, Receiver, Restart, SCRIPT, SecretUses, SpecError, StartTarget,
-    Stdin, StopAfter, TemplateCall, Terminal, Turn, Warning,
+    BadBecome, BadRestart, Become, BecomeMethod, Command, Draft, EarlyWarning, FleetSpec, JobFacts,
+    JobId, JobTree, Jobs, NotifyConfig, Receiver, Restart, SCRIPT, SecretUses, SpecError,
+    StartTarget, Stdin, StopAfter, TemplateCall, Terminal, Turn,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -457,10 +457,10 @@ fn restart(
 }
 
 /// The signal before the time limit.
-fn warning(text: &str) -> Result<Warning, Error> {
+fn warning(text: &str) -> Result<EarlyWarning, Error> {
     let seconds = |text: &str| Duration::try_from_secs_f64(text.parse().ok()?).ok();
     let time = |text: &str| seconds(text).or_else(|| humantime::parse_duration(text).ok());
-    Warning::parse(text, time).map_err(|error| {
+    EarlyWarning::parse(text, time).map_err(|error| {
         Error::invalid(
             error.to_string(),
             "name a signal and a time: USR1@120 or TERM@2m",

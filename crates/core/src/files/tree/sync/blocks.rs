@@ -44,7 +44,7 @@ impl HostFiles {
     /// Brings a file of the host to the content of a file below `root`. `None` if the host lacks a tool for it, or the file
     /// changes meanwhile: then it has to be sent as a whole.
     pub(super) async fn put_blocks(
-        self: &HostFiles,
+        &self,
         (root, below): (&Path, &Path),
         path: &RemotePath,
         facts: &FileFacts,

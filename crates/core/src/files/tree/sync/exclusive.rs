@@ -1,6 +1,7 @@
 //! One sync at a time of a directory of a host, for all processes of an account on this machine.
 //!
-//! Syncs of several machines may overlap: each stages its files in a directory of its own, and replaces each file at once.
+//! Syncs of several machines, or to several hosts with the same home directory, may overlap: each stages its files in a
+//! directory of its own, and replaces each file at once.
 //! A lock on the host would outlive a connection that is cut.
 
 use std::fs::File;
@@ -67,11 +68,16 @@ impl Exclusive {
     }
 }
 
-/// Names the source of syncs: this machine and a directory of it.
-pub(super) fn source_id(local: &Path) -> String {
+/// Names syncs: by this machine, a directory of it, and the host.
+pub(super) fn sync_id(files: &HostFiles, local: &Path) -> String {
     let machine = rustix::system::uname();
     let local = local.canonicalize().unwrap_or_else(|_| local.to_owned());
-    id(&[machine.nodename().to_bytes(), local.as_os_str().as_bytes()])
+    let host = files.user.host.to_string();
+    id(&[
+        machine.nodename().to_bytes(),
+        local.as_os_str().as_bytes(),
+        host.as_bytes(),
+    ])
 }
 
 fn id(parts: &[&[u8]]) -> String {

@@ -13,6 +13,8 @@ use crate::files::{FilesError, RemotePath};
 
 /// Name of the manifest in the directory of syncs.
 pub(super) const MANIFEST: &str = "manifest";
+/// Rules for git in the directory of syncs, in case that the tree is a repository.
+pub(super) const IGNORED: &[u8] = b"*\n";
 /// Exit status of the script if the directory does not exist.
 const NO_DIRECTORY: u32 = 3;
 /// Exit status of the script on a host without GNU find.

@@ -24,6 +24,3 @@ mod sync_from;
 mod sync_to;
 
 pub use report::{SyncOptions, SyncReport};
-
-/// Rules for git in the directory of syncs, in case that the tree is a repository.
-const IGNORED: &[u8] = b"*\n";

@@ -41,6 +41,15 @@ pub struct SyncReport {
 }
 
 impl SyncReport {
+    /// The same after an earlier round, whose failures this one has mended or met again.
+    pub(super) fn after(mut self, earlier: Self) -> Self {
+        self.sent.extend(earlier.sent);
+        self.deleted.extend(earlier.deleted);
+        self.bytes += earlier.bytes;
+        self.sent_bytes += earlier.sent_bytes;
+        self
+    }
+
     /// Whether the target was changed, or would be.
     pub fn has_changes(&self) -> bool {
         !self.sent.is_empty() || !self.deleted.is_empty()

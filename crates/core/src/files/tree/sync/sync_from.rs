@@ -17,8 +17,8 @@ use sshjobs_tree::{
 };
 use tokio_util::io::SyncIoBridge;
 
-use super::exclusive::{Exclusive, source_id};
-use super::host_copy::{MANIFEST, refused};
+use super::exclusive::{Exclusive, sync_id};
+use super::host_copy::{IGNORED, MANIFEST, refused};
 use super::{SyncOptions, SyncReport};
 use crate::files::download::GetOptions;
 use crate::files::host_files::HostFiles;
@@ -161,7 +161,7 @@ impl SyncFrom<'_> {
         write_own(&own, &planned).map_err(failed_here())?;
 
         self.delete(plan, &root, report);
-        let staged = own.join(format!("staged-{}", source_id(self.local)));
+        let staged = own.join(format!("staged-{}", sync_id(self.files, self.local)));
         let received = self.receive(&plan.make, receive, &staged, report).await?;
         let merged = merge(&staged, self.local).map_err(failed_here())?;
         for entry in merged.not_moved {
@@ -478,7 +478,7 @@ fn make_private(directory: &Path) -> io::Result<()> {
 fn write_own(own: &Path, manifest: &Manifest) -> io::Result<()> {
     let own = Dir::open_ambient_dir(own, ambient_authority())?;
     for (name, content) in [
-        (".gitignore", super::IGNORED.to_vec()),
+        (".gitignore", IGNORED.to_vec()),
         (MANIFEST, manifest.encode()),
     ] {
         let part = format!("{name}.part");

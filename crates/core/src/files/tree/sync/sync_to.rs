@@ -13,10 +13,10 @@ use sshjobs_tree::{
 };
 
 use super::blocks::BLOCKS_FROM;
-use super::exclusive::{Exclusive, source_id};
-use super::host_copy::{HostCopy, MANIFEST, refused};
+use super::exclusive::{Exclusive, sync_id};
+use super::host_copy::{HostCopy, IGNORED, MANIFEST, refused};
 use super::staging::Staging;
-use super::{IGNORED, SyncOptions, SyncReport};
+use super::{SyncOptions, SyncReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::TransferProgress;
 use crate::files::sftp::{Attributes, SftpRequest, Times};
@@ -27,6 +27,8 @@ use crate::files::{Digest, FileSource, FilesError, LocalFile, RemotePath};
 
 /// Size from which a file is sent by itself, so that a cut transfer of it continues.
 const LARGE: u64 = 8 << 20;
+/// Rounds until no other sync is in the way.
+const MOST_ROUNDS: u32 = 3;
 /// Stands for the digest of a file that is about to be written.
 const UNKNOWN: [u8; 32] = [0; 32];
 
@@ -70,11 +72,17 @@ impl HostFiles {
             let own = target.join(SYNC_DIRECTORY.as_bytes());
             self.make_directory_without_link(&own).await?;
             let _exclusive = Exclusive::take(self, &target).await?;
-            // Another sync may have ended meanwhile.
-            copy = self.look_at_copy(&target).await?;
-            plan = syncing.plan(&copy);
-            report = syncing.new_report(&plan);
-            syncing.run(&plan, copy, &mut report).await?;
+            for _ in 0..MOST_ROUNDS {
+                // Another sync may have ended meanwhile.
+                copy = self.look_at_copy(&target).await?;
+                plan = syncing.plan(&copy);
+                report = syncing.new_report(&plan).after(report);
+                syncing.run(&plan, copy, &mut report).await?;
+                // Another machine may have made a directory at the same time: the next round finds it there.
+                if report.failed.len() == plan.blocked.len() {
+                    break;
+                }
+            }
         } else {
             report.hash = syncing.hash(&copy.manifest).await;
         }
@@ -139,7 +147,8 @@ impl SyncTo<'_> {
         self.write_own(MANIFEST, planned.encode()).await?;
 
         self.delete(plan, report).await?;
-        self.send(plan, send, &copy, &mut written, report).await?;
+        let sending = SyncSending { plan, copy: &copy };
+        self.send(&sending, send, &mut written, report).await?;
         self.set_modes(&plan.set_mode, report).await;
 
         // What was there before and is equal belongs to the tree, too: it is deleted when it is gone here.
@@ -255,9 +264,8 @@ impl SyncTo<'_> {
     /// Sends files and links, and makes directories.
     async fn send(
         &self,
-        plan: &SyncPlan,
+        SyncSending { plan, copy }: &SyncSending<'_>,
         send: Vec<PathBuf>,
-        copy: &HostCopy,
         written: &mut Manifest,
         report: &mut SyncReport,
     ) -> Result<(), FilesError> {
@@ -265,7 +273,7 @@ impl SyncTo<'_> {
         self.progress.expect(send.iter().map(|path| size_of(path)).sum());
         let (large, small): (Vec<PathBuf>, Vec<PathBuf>) =
             send.into_iter().partition(|path| size_of(path) >= LARGE);
-        let staged_name = format!("staged-{}", source_id(self.local));
+        let staged_name = format!("staged-{}", sync_id(self.files, self.local));
         let staging = Staging {
             files: self.files,
             local: self.local,
@@ -483,6 +491,12 @@ impl SyncTo<'_> {
     fn place(&self, below: &Path) -> RemotePath {
         self.target.join(below.as_os_str().as_bytes())
     }
+}
+
+/// What is to be done, and what the host has.
+struct SyncSending<'a> {
+    plan: &'a SyncPlan,
+    copy: &'a HostCopy,
 }
 
 /// A file that was sent by itself.
