@@ -22,7 +22,7 @@ impl InHome {
 
 impl Drop for InHome {
     fn drop(&mut self) {
-        for copy in 1..4 {
+        for copy in 2..=4 {
             let path = format!("{}.{copy}", self.0.display());
             fs::remove_dir_all(path).ok();
         }
@@ -74,6 +74,10 @@ async fn the_commands_of_the_page_run_as_they_stand() {
     fs::write(sshd.path("config/sshjobs/config.toml"), config).unwrap();
     // The directories that the page names are in the home of the host's account.
     let home = std::env::home_dir().unwrap();
+    let _made = [home.join("project-results"), home.join("build/project")].map(|path| {
+        assert!(!path.exists(), "{} is not this test's", path.display());
+        InHome(path)
+    });
     let binary = Path::new(env!("CARGO_BIN_EXE_sshjobs")).parent().unwrap();
     let page = include_str!("../docs/elsewhere.md");
     let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
@@ -97,14 +101,11 @@ async fn the_commands_of_the_page_run_as_they_stand() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{block}\n{error}");
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 7);
     assert_eq!(
         fs::read_to_string(project.join("out.txt")).unwrap(),
         "built\n"
     );
-    fs::remove_dir_all(home.join("project-results")).unwrap();
-    fs::remove_dir_all(home.join("build/project")).unwrap();
-    fs::remove_dir(home.join("build")).ok();
     for entry in fs::read_dir(home.join(".cache/sshjobs/trees")).unwrap().flatten() {
         if entry.file_name().to_string_lossy().starts_with("nightly-model-") {
             fs::remove_dir_all(entry.path()).ok();
@@ -193,7 +194,7 @@ async fn the_tree_of_a_running_job_does_not_change() {
     ));
     assert_eq!(seen, "1\n");
 
-    // The lease ends with the jobs.
+    // The tree is free again when the jobs have ended.
     for job in [&first, &same] {
         told(&sshjobs(&sshd, &["signal", job, "KILL"]));
         sshjobs(&sshd, &["wait", job]);
@@ -391,7 +392,7 @@ async fn a_job_is_started_again_after_a_reboot_if_that_is_wanted() {
     assert_eq!(entry(&sshd, &job)["attempts"], 2);
     let names: Vec<_> = fs::read_dir(&spool).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(
-        !names.iter().any(|name| name == "again" || name == "order"),
+        !names.iter().any(|name| name == "order.kept" || name == "order"),
         "{names:?}"
     );
 }
@@ -520,4 +521,179 @@ async fn a_job_gets_one_of_several_hosts() {
     let unknown = call(&["run", "any(tag:none)", "--", "true"]);
     let error = String::from_utf8_lossy(&unknown.stderr);
     assert!(error.contains("has the tag \"none\""), "{error}");
+}
+
+/// An sshd on a host with a fake nvidia-smi.
+struct GpuHost {
+    sshd: Sshd,
+    place: tempfile::TempDir,
+}
+
+impl GpuHost {
+    async fn with(count: usize) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let devices: String = (0..count)
+            .map(|n| format!("GPU-{n}{n}, NVIDIA A100-SXM4-40GB, 40960, 0, 0, 30\n"))
+            .collect();
+        let program = format!("#!/bin/sh\ncase $1 in --query-gpu=*) cat <<X\n{devices}X\nesac\n");
+        let bin = place.path().join("bin");
+        write(&bin.join("nvidia-smi"), &program);
+        fs::set_permissions(bin.join("nvidia-smi"), PermissionsExt::from_mode(0o755)).unwrap();
+        // Other users may have to enter it.
+        fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        let options = format!(
+            "SetEnv SHLVL=1 XDG_STATE_HOME={}/state PATH={}:{}",
+            place.path().display(),
+            bin.display(),
+            std::env::var("PATH").unwrap()
+        );
+        let sshd = Sshd::with(&options).await;
+        Self { sshd, place }
+    }
+
+    /// The directory of all jobs on the host.
+    fn spool(&self) -> PathBuf {
+        let machine = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        self.place.path().join("state/sshjobs/spool").join(machine.trim())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_gets_free_gpus_and_others_wait_for_them() {
+    let host = GpuHost::with(3).await;
+    let sshd = &host.sshd;
+    let first = spawn(
+        sshd,
+        &[
+            "--gpus",
+            "2",
+            HOST,
+            "--",
+            "echo $CUDA_VISIBLE_DEVICES; sleep 600",
+        ],
+    );
+    eventually("it runs", async || {
+        entry(sshd, &first)["state"] == "running"
+    })
+    .await;
+    assert_eq!(entry(sshd, &first)["gpus"], json!(["GPU-00", "GPU-11"]));
+    let log = || told(&sshjobs(sshd, &["log", &first]));
+    eventually("it sees its GPUs", async || log() == "GPU-00,GPU-11\n").await;
+    let listed = told(&sshjobs(sshd, &["hosts", "--gpus", HOST]));
+    assert_eq!(listed.matches(&first).count(), 2, "{listed}");
+    assert_eq!(listed.matches("free").count(), 1, "{listed}");
+
+    // The third is free, but not for two.
+    let second = spawn(
+        sshd,
+        &["--gpus", "2:a100", HOST, "--", "echo $CUDA_VISIBLE_DEVICES"],
+    );
+    let waiting = entry(sshd, &second);
+    assert_eq!(waiting["state"], "queued", "{waiting}");
+    assert_eq!(waiting["reason"], "needs 2 GPUs on web1", "{waiting}");
+    let third = sshjobs(
+        sshd,
+        &[
+            "run",
+            "-n",
+            "--gpus",
+            "1:40GB",
+            HOST,
+            "--",
+            "echo $CUDA_VISIBLE_DEVICES",
+        ],
+    );
+    assert_eq!(told(&third), "GPU-22\n");
+
+    // The claim ends with the job.
+    told(&sshjobs(sshd, &["signal", &first, "KILL"]));
+    let waited = sshjobs(sshd, &["wait", &second]);
+    assert!(waited.status.success(), "{waited:?}");
+    let log = told(&sshjobs(sshd, &["log", &second]));
+    assert_eq!(log.split(',').count(), 2, "{log}");
+
+    // More than there are, or than fit.
+    for (wanted, part) in [
+        ("4", "has 3 GPUs, of which 3 fit"),
+        ("1:H100", "of which 0 fit"),
+        ("1:80GB", "of which 0 fit"),
+    ] {
+        let refused = sshjobs(sshd, &["run", "-n", "--gpus", wanted, HOST, "--", "true"]);
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && error.contains(part), "{error}");
+    }
+    let wrong = sshjobs(sshd, &["run", "--gpus", "0", HOST, "--", "true"]);
+    assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gpu_of_a_supervisor_that_was_killed_is_free_again() {
+    let host = GpuHost::with(1).await;
+    let sshd = &host.sshd;
+    let first = spawn(sshd, &["--gpus", "1", HOST, "--", "sleep 600"]);
+    eventually("it runs", async || {
+        entry(sshd, &first)["state"] == "running"
+    })
+    .await;
+    let spool = host.spool().join(&first);
+    let supervisor = fs::read_to_string(spool.join("sup")).unwrap();
+    let own = fs::read_to_string(spool.join("pid")).unwrap();
+    for process in [&supervisor, &own] {
+        let process = process.split_whitespace().next().unwrap().parse().unwrap();
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(process),
+            nix::sys::signal::Signal::SIGKILL,
+        )
+        .ok();
+    }
+    // It is lost, and its claim is taken over.
+    let waited = sshjobs(sshd, &["wait", &first]);
+    assert!(!waited.status.success());
+    let run = sshjobs(
+        sshd,
+        &[
+            "run",
+            "-n",
+            "--gpus",
+            "1",
+            HOST,
+            "--",
+            "echo $CUDA_VISIBLE_DEVICES",
+        ],
+    );
+    assert_eq!(told(&run), "GPU-00\n");
+}
+
+/// Of two concurrent claims at most one succeeds.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_claims_at_once_one_gets_the_devices() {
+    let host = GpuHost::with(2).await;
+    let sshd = &host.sshd;
+    // Installs the script.
+    let job = spawn(sshd, &["--gpus", "1", HOST, "--", "true"]);
+    sshjobs(sshd, &["wait", &job]);
+    let spool = host.spool();
+    let script = fs::read_dir(spool.parent().unwrap())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.is_file() && path.extension().is_none())
+        .unwrap();
+    let state = spool.parent().unwrap().parent().unwrap().to_owned();
+    let racing = format!(
+        "for n in $(seq 500); do \
+           for j in a b; do sh {s} {d} claim race-$j-$n GPU-00 GPU-11 >{d}/$j.out & done; wait; \
+           ok=$(cat {d}/a.out {d}/b.out | grep -c 'sshjobs-spool ok'); \
+           files=$(ls {d}/spool/*/gpu/* 2>/dev/null | grep -c race); \
+           [ $ok -le 1 ] && [ $files -eq $((ok * 2)) ] || {{ echo \"round $n: $ok claims, $files files\"; exit 1; }}; \
+           total=$((${{total:-0}} + ok)); rm -rf {d}/spool/*/gpu; \
+         done; echo $total",
+        s = script.display(),
+        d = state.display()
+    );
+    let raced = std::process::Command::new("sh").args(["-c", &racing]).output().unwrap();
+    let total: u32 = String::from_utf8_lossy(&raced.stdout)
+        .trim()
+        .parse()
+        .unwrap_or_else(|_| panic!("{raced:?}"));
+    assert!(total > 250, "most rounds have a winner: {total}");
 }

@@ -72,10 +72,10 @@ const HANDLES: [&str; 8] = [
 /// commit that says why.
 const BUDGETS: [(&str, usize); 15] = [
     ("base", 450),
-    ("cli", 14_850),
-    ("core", 28_900),
+    ("cli", 14_960),
+    ("core", 29_120),
     ("http", 6_600),
-    ("job", 8_610),
+    ("job", 8_850),
     ("mcp", 3_520),
     ("nats", 4_200),
     ("output", 3_650),
@@ -85,7 +85,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("sshjobs", 2_260),
     ("store", 4_570),
     ("tree", 700),
-    ("wire", 11_660),
+    ("wire", 11_760),
 ];
 
 /// Modules that pure folders must not use.

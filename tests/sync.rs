@@ -417,3 +417,75 @@ async fn a_tree_comes_back_and_only_what_has_changed() {
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert_eq!(contents(&outside).len(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_read_is_not_taken_for_gone() {
+    let sshd = Sshd::start().await;
+    let (here, far) = (sshd.path("here"), sshd.path("far"));
+    for path in ["a/one", "b/two"] {
+        write(&far, path, "text");
+    }
+    let (here_word, source) = (
+        here.display().to_string(),
+        format!("{HOST}:{}", far.display()),
+    );
+    told(&sshjobs(&sshd, &["sync", &source, &here_word]));
+    if nix::unistd::geteuid().is_root() {
+        // Root can list everything.
+        return;
+    }
+    fs::set_permissions(far.join("a"), PermissionsExt::from_mode(0o0)).unwrap();
+    sshjobs(&sshd, &["sync", &source, &here_word]);
+    fs::set_permissions(far.join("a"), PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(here.join("a/one").exists());
+
+    fs::set_permissions(here.join("b"), PermissionsExt::from_mode(0o0)).unwrap();
+    sshjobs(&sshd, &["sync", &here_word, &source]);
+    fs::set_permissions(here.join("b"), PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(far.join("b/two").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_cut_sync_has_left_here_gets_to_no_place() {
+    let sshd = Sshd::start().await;
+    let (here, far) = (sshd.path("here"), sshd.path("far"));
+    for number in 0..60 {
+        write(
+            &far,
+            &format!("d{}/f{number}", number % 5),
+            &format!("{number}\n").repeat(20_000),
+        );
+    }
+    write(&far, ".git/hooks/pre-commit", "#!/bin/sh\nexit 1\n");
+    let jobs = sshd.jobs();
+    let total: u64 = contents(&far).iter().map(|(_, content)| content.len() as u64).sum();
+    for cut in 0..10_u64 {
+        fs::remove_dir_all(&here).ok();
+        let path = RemotePath::new(far.as_os_str().as_bytes().to_vec()).unwrap();
+        let options = SyncOptions {
+            exclusions: Exclusions::new(vec![]).unwrap(),
+            dry_run: false,
+        };
+        let at = HostPath {
+            host: HOST,
+            path: &path,
+        };
+        let progress = Arc::new(TransferProgress::default());
+        let cutting = async {
+            while progress.bytes() < cut * (total / 11) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            sshd.cut();
+        };
+        let synced = jobs.sync_from(at, &here, &options, &progress);
+        let (synced, ()) =
+            timeout(PATIENCE, async { tokio::join!(synced, cutting) }).await.unwrap();
+        let report = synced.unwrap();
+        assert!(report.failed.is_empty(), "{report:?}");
+        assert!(!here.join(".git").exists());
+        fs::rename(far.join(".git"), sshd.path("kept.git")).unwrap();
+        assert!(contents(&here) == contents(&far), "cut {cut}");
+        fs::rename(sshd.path("kept.git"), far.join(".git")).unwrap();
+        assert_eq!(fs::read_dir(here.join(".sshjobs-sync")).unwrap().count(), 2);
+    }
+}

@@ -83,6 +83,7 @@ impl CommandStart {
             restart_after_reboot: args.restart.restart_after_reboot,
             warn: args.restart.warn,
             pack: args.restart.pack,
+            gpus: args.restart.gpus,
             reason: args.reason,
             becomes: self.becomes.user(),
             become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),

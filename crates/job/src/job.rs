@@ -550,6 +550,11 @@ impl Job {
         self.write_log(Log::admit);
     }
 
+    /// Notes the GPUs that the job is given.
+    pub fn give_gpus(&self, ids: Vec<String>) {
+        self.write_log(|log| log.give_gpus(ids));
+    }
+
     /// Notes that a signal is sent to the job through sshjobs. If it can't be delivered, the note is for
     /// [`take_back_signal`](Self::take_back_signal).
     pub fn note_sent_signal(&self, kill: Kill) -> SignalNote {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::Signal;
@@ -44,7 +45,7 @@ pub enum RetryCondition {
     Output(String),
 }
 
-/// Restarts that a text can't describe.
+/// Error for a text that is no rule for restarts.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BadRestart {
     /// The text has another form.
@@ -111,7 +112,7 @@ impl FromStr for Restart {
     }
 }
 
-/// As it is parsed.
+/// The form that is parsed, without conditions.
 impl fmt::Display for Restart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.after {
@@ -129,7 +130,11 @@ impl FromStr for RetryCondition {
         if let Ok(status) = text.parse() {
             return Ok(Self::Status(status));
         }
-        let is_usable = (1..=LONGEST_PATTERN).contains(&text.len()) && !text.contains(['\n', '\0']);
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_usable = (1..=LONGEST_PATTERN).contains(&text.len())
+            && !text.contains(['\n', '\0'])
+            && !is_number
+            && Regex::new(text).is_ok();
         if is_usable {
             Ok(Self::Output(text.to_owned()))
         } else {
@@ -138,7 +143,7 @@ impl FromStr for RetryCondition {
     }
 }
 
-/// As it is parsed.
+/// The form that is parsed.
 impl fmt::Display for RetryCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -158,7 +163,7 @@ pub struct EarlyWarning {
 }
 
 impl EarlyWarning {
-    /// A signal, and a time in front of which it is sent.
+    /// Parses `SIGNAL@TIME`: the signal, and how long before the time limit it is sent.
     ///
     /// # Errors
     /// [`BadRestart::Warning`].
@@ -206,7 +211,7 @@ mod tests {
         assert_eq!(restart.retry_if[0], RetryCondition::Status(75));
         let shown: Vec<_> = restart.retry_if.iter().map(ToString::to_string).collect();
         assert_eq!(shown, words);
-        for text in ["", "a\nb"] {
+        for text in ["", "a\nb", "300", "(", "a["] {
             assert!(text.parse::<RetryCondition>().is_err(), "{text:?}");
         }
         assert_eq!(

@@ -1,6 +1,5 @@
 //! Specifications of jobs. A `JobSpec` is valid for any host; only a `Draft` can be invalid.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::becomes::{BadBecome, Become};
+use super::gpus::GpuRequest;
 use super::id::JobId;
 use super::job_tree::JobTree;
 use super::restart::{BadRestart, EarlyWarning, Restart};
@@ -83,6 +83,9 @@ pub struct JobFacts {
     /// The signal before its time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn: Option<EarlyWarning>,
+    /// GPUs that it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<GpuRequest>,
     /// Patterns of files that are copied back when it has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<String>,
@@ -243,7 +246,7 @@ pub enum SpecError {
     WarningWithoutLimit,
     /// Its supervisor starts it again, and does not have the password of another user.
     #[error(
-        "a command that runs as another user can't be restarted, and gets no warning before its time limit"
+        "a command that runs as another user can't be restarted, gets no GPUs, and no warning before its time limit"
     )]
     RestartAsAnother,
     /// A NUL can't be part of a command line, a path or an environment.
@@ -369,8 +372,9 @@ impl TryFrom<Draft> for JobSpec {
             terminal.check()?;
         }
         // Only the supervisor of a durable job does this.
-        draft.durable |= draft.restart.is_some() || draft.warn.is_some();
-        if draft.becomes.is_some() && (draft.restart.is_some() || draft.warn.is_some()) {
+        let is_supervised = draft.restart.is_some() || draft.warn.is_some() || draft.gpus.is_some();
+        draft.durable |= is_supervised;
+        if draft.becomes.is_some() && is_supervised {
             return Err(SpecError::RestartAsAnother);
         }
         if let Some(warning) = &draft.warn
@@ -540,6 +544,12 @@ impl JobFacts {
         }
     }
 
+    /// Whether the job may have to wait before it is started: for others, or for GPUs. A fleet waits only for others, and its
+    /// members for GPUs.
+    pub fn may_wait(&self) -> bool {
+        !self.turn.is_now() || (self.gpus.is_some() && self.fleet.is_none())
+    }
+
     /// What makes a start the same if it is repeated with its key: not the version of its tree, which may have changed since,
     /// and not a host that was chosen for it.
     fn wanted(&self) -> Self {
@@ -557,18 +567,6 @@ impl JobFacts {
 }
 
 impl JobSpec {
-    /// The command line that its shell runs: the command, after the commands that set up its environment. Their failure
-    /// ends the job with 125, and a line on stderr says so.
-    pub fn command_line(&self) -> Cow<'_, str> {
-        match &self.env_setup {
-            None => Cow::Borrowed(&self.command),
-            Some(setup) => Cow::Owned(format!(
-                "{{ {setup}\n}} || {{ echo \"sshjobs: env_setup has failed with exit status $?\" >&2; exit 125; }}\n{}",
-                self.command
-            )),
-        }
-    }
-
     /// Whether both specifications are equal, including secrets.
     pub fn is_same(&self, other: &Self) -> bool {
         // Every field by name, so that the compiler reports one that is not compared.
@@ -616,6 +614,7 @@ impl JobSpec {
             env_setup,
             restart,
             warn,
+            gpus,
             fetch,
             chosen_from,
             fleet,
@@ -654,8 +653,8 @@ impl JobSpec {
         if !secrets.is_empty() {
             plain.push_str(&format!("{:?}{:?}", secrets.env, secrets.stdin));
         }
-        let around = (env_setup, restart, warn, fetch, chosen_from);
-        if around != (&None, &None, &None, &Vec::new(), &None) {
+        let around = (env_setup, restart, warn, gpus, fetch, chosen_from);
+        if around != (&None, &None, &None, &None, &Vec::new(), &None) {
             plain.push_str(&format!("{around:?}"));
         }
         if fleet.is_some() || member_of.is_some() {

@@ -217,11 +217,7 @@ impl Record {
     /// followed.
     pub fn is_launched_again(&self) -> bool {
         let may_run = self.is_admitted && self.lacks_secrets();
-        self.durable
-            && !self.turn.is_now()
-            && !self.is_running
-            && self.outcome.is_none()
-            && !may_run
+        self.durable && self.may_wait() && !self.is_running && self.outcome.is_none() && !may_run
     }
 
     /// The values that distinguish the job from all others.
@@ -238,7 +234,7 @@ impl Record {
         match &self.outcome {
             Some(outcome) => Phase::Ended(outcome.clone()),
             None if self.is_running => Phase::Running,
-            None if !self.turn.is_now() && !self.is_admitted => Phase::Queued,
+            None if self.may_wait() && !self.is_admitted => Phase::Queued,
             None => Phase::Starting,
         }
     }

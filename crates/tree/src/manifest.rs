@@ -1,4 +1,4 @@
-//! The manifest: what syncs have written into a directory. Only that may be deleted by a later one.
+//! The manifest: what syncs have written into a directory, or found equal there. Only that may be deleted by a later one.
 //!
 //! A text: a first line with the version, then for each entry its type, its facts and its path, which ends with a NUL.
 
@@ -80,8 +80,8 @@ impl Manifest {
         self.links.retain(|path, _| kept(path));
     }
 
-    /// SHA-256 of all paths, modes, contents and links, in lowercase hexadecimal digits: equal for equal trees, whenever and
-    /// wherever they were written.
+    /// SHA-256 of all files (path, content, whether the owner may execute it) and links, in lowercase hexadecimal digits. Equal
+    /// for equal trees, whenever and wherever they were written.
     pub fn content_hash(&self) -> String {
         let mut hasher = Sha256::new();
         for (path, FileRecord { facts, sha256 }) in &self.files {
@@ -138,6 +138,9 @@ impl Manifest {
     /// [`BadManifest`].
     pub fn parse(text: &[u8]) -> Result<Self, BadManifest> {
         let entries = text.strip_prefix(FIRST_LINE.as_bytes()).ok_or(BadManifest::Version)?;
+        if !entries.is_empty() && !entries.ends_with(&[0]) {
+            return Err(BadManifest::Entry("its end".to_owned()));
+        }
         let mut manifest = Self::default();
         let mut records = entries.split(|byte| *byte == 0);
         while let Some(record) = records.next() {

@@ -1,4 +1,4 @@
-//! What a sync has to do. Pure.
+//! Compares source, target and manifest. Does no I/O.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub struct SyncPlan {
     pub delete: Vec<PathBuf>,
     /// Directories to delete if they are then empty, the deepest first.
     pub delete_directories: Vec<PathBuf>,
-    /// Files that an earlier sync has written, and that have changed there: they are not deleted.
+    /// Files of earlier syncs that were changed at the target since: they are not deleted.
     pub changed_there: Vec<PathBuf>,
     /// Entries that can't be written.
     pub blocked: Vec<Blocked>,
@@ -78,7 +78,8 @@ impl SyncPlan {
         }
         let gone = written.directories.keys().filter(|path| is_gone(path));
         let gone = gone.filter(|&path| is_directory(target.entries.get(path)));
-        plan.delete_directories.extend(gone.rev().cloned());
+        plan.delete_directories.extend(gone.cloned());
+        plan.delete_directories.sort_by(|one, other| other.cmp(one));
         plan
     }
 
@@ -110,9 +111,11 @@ impl SyncPlan {
                 }
             }
             (EntryKind::File(wanted), Some(EntryKind::File(found))) => {
+                // Within one second, only the nanoseconds of the source show a change.
+                let has_changed = written.files.get(&path).is_some_and(|was| was.facts != *wanted);
                 if wanted.size != found.size {
                     self.send.push(path);
-                } else if !wanted.has_size_and_second_of(found) {
+                } else if has_changed || !wanted.has_size_and_second_of(found) {
                     self.compare.push(path);
                 } else if wanted.mode != found.mode {
                     self.set_mode.push(path);
@@ -128,7 +131,7 @@ impl SyncPlan {
             // Another kind, or another link. What no sync has written stays.
             (wanted, Some(found)) if written.has(&path, found) => {
                 if is_directory(Some(found)) {
-                    self.delete_directories.insert(0, path.clone());
+                    self.delete_directories.push(path.clone());
                 } else {
                     self.delete.push(path.clone());
                 }
@@ -240,6 +243,10 @@ mod tests {
         let (f, d, l) = (Some(&FILE), Some(&DIRECTORY), Some(link("a")));
         let l = l.as_ref();
         let other_link = Some(link("b"));
+        let within_the_second = EntryKind::File(FileFacts {
+            nanoseconds: 1,
+            ..facts(3, 100, 0o644)
+        });
         let device = Some(&EntryKind::Other);
         for (source, target, written, expected) in [
             (None, None, None, ""),
@@ -251,6 +258,9 @@ mod tests {
             (f, Some(&file(4, 100, 0o644)), None, "send"),
             (f, Some(&file(3, 101, 0o644)), None, "compare"),
             (f, Some(&file(3, 100, 0o755)), None, "set mode"),
+            (f, f, f, "unchanged"),
+            (f, f, Some(&file(3, 99, 0o644)), "compare"),
+            (f, f, Some(&within_the_second), "compare"),
             (d, d, None, ""),
             (
                 d,
@@ -287,6 +297,16 @@ mod tests {
                 "{source:?} onto {target:?}, written {written:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_deepest_directory_is_deleted_first() {
+        let mut target = tree(Some(&DIRECTORY));
+        target.entries.insert("x/y".into(), DIRECTORY);
+        let mut written = manifest(Some(&DIRECTORY));
+        written.directories.insert("x/y".into(), 0o755);
+        let plan = SyncPlan::new(&tree(Some(&FILE)), &target, &written, |_| false);
+        assert_eq!(plan.delete_directories, [Path::new("x/y"), Path::new("x")]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// All entries below a directory, by their paths below it. Each directory comes before its entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,17 +63,22 @@ pub enum BadEntry {
 }
 
 impl Tree {
-    /// Parses the output of GNU find with `-printf` [`FIND_FORMAT`](Self::FIND_FORMAT).
+    /// Parses the output of GNU find with `-printf` [`FIND_FORMAT`](Self::FIND_FORMAT), up to an entry with an empty path. Also
+    /// returns what follows that.
     ///
     /// # Errors
     /// [`BadEntry`]. The output is not trusted.
-    pub fn from_find(printed: &[u8]) -> Result<Self, BadEntry> {
-        let mut texts = printed.split(|byte| *byte == 0);
+    pub fn from_find(printed: &[u8]) -> Result<(Self, &[u8]), BadEntry> {
         let mut tree = Self::default();
-        while let (Some(path), Some(facts), Some(target)) =
-            (texts.next(), texts.next(), texts.next())
-        {
-            let path = Path::new(OsStr::from_bytes(path));
+        let mut rest = printed;
+        loop {
+            let cut = || BadEntry::Field("its end".to_owned());
+            let path = Path::new(OsStr::from_bytes(next_text(&mut rest).ok_or_else(cut)?));
+            let facts = next_text(&mut rest).ok_or_else(cut)?;
+            let target = next_text(&mut rest).ok_or_else(cut)?;
+            if path.as_os_str().is_empty() {
+                return Ok((tree, rest));
+            }
             if !is_below(path) {
                 return Err(BadEntry::LeadsOut(path.to_owned()));
             }
@@ -82,7 +87,6 @@ impl Tree {
             let kind = kind.ok_or_else(|| BadEntry::Field(facts.into_owned()))?;
             tree.entries.insert(path.to_owned(), kind);
         }
-        Ok(tree)
     }
 
     /// Path, type with mode, size and time, and the target of a link.
@@ -119,6 +123,14 @@ impl Tree {
     }
 }
 
+/// The text up to the next NUL, which is taken off `rest`.
+fn next_text<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    let (text, behind) = rest.split_at(end);
+    *rest = behind.get(1..)?;
+    Some(text)
+}
+
 fn found_kind(facts: &str, target: &[u8]) -> Option<EntryKind> {
     let mut fields = facts.split(' ');
     let kind = fields.next()?;
@@ -145,15 +157,8 @@ fn found_kind(facts: &str, target: &[u8]) -> Option<EntryKind> {
 
 /// Whether a path has names only, so that it is below the directory to which it is appended.
 pub fn is_below(path: &Path) -> bool {
-    let mut parts = path.components().peekable();
-    let has_plain_form = path
-        .as_os_str()
-        .as_bytes()
-        .split(|byte| *byte == b'/')
-        .all(|name| !name.is_empty() && name != b"." && name != b"..");
-    parts.peek().is_some()
-        && has_plain_form
-        && parts.all(|part| matches!(part, Component::Normal(_)))
+    let mut names = path.as_os_str().as_bytes().split(|byte| *byte == b'/');
+    names.all(|name| !name.is_empty() && name != b"." && name != b"..")
 }
 
 #[cfg(test)]
@@ -164,8 +169,9 @@ mod tests {
     fn what_find_prints_becomes_a_tree() {
         let printed =
             b"src\0d 755 4096 1700000000.5\0\0src/a\nb\0f 644 7 1700000000.1234567890\0\0\
-            now\0l 777 3 1700000000.0\0src\0pipe\0p 644 0 1.0\0\0";
-        let tree = Tree::from_find(printed).unwrap();
+            now\0l 777 3 1700000000.0\0src\0pipe\0p 644 0 1.0\0\0\0\0\0rest";
+        let (tree, rest) = Tree::from_find(printed).unwrap();
+        assert_eq!(rest, b"rest");
         let file = FileFacts {
             size: 7,
             modified: 1_700_000_000,
@@ -184,15 +190,20 @@ mod tests {
 
     #[test]
     fn paths_that_lead_out_are_refused() {
-        for path in ["", "/etc", "../x", "a/../../x", ".", "a//b", "a/"] {
-            let printed = format!("{path}\0f 644 7 1.0\0\0");
+        for path in ["/etc", "../x", "a/../../x", ".", "a//b", "a/"] {
+            let printed = format!("{path}\0f 644 7 1.0\0\0\0\0\0");
             assert_eq!(
                 Tree::from_find(printed.as_bytes()),
                 Err(BadEntry::LeadsOut(path.into())),
                 "{path}"
             );
         }
-        assert_eq!(Tree::from_find(b"").unwrap(), Tree::default());
+        let nothing: &[u8] = b"";
+        assert_eq!(Tree::from_find(b"\0\0\0"), Ok((Tree::default(), nothing)));
+        // A list that was cut.
+        for printed in [&b""[..], b"a", b"a\0f 644 7 1.0\0\0"] {
+            assert!(Tree::from_find(printed).is_err(), "{printed:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use ignore::overrides::{Override, OverrideBuilder};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{DirEntry, WalkBuilder};
 
 use crate::git;
@@ -58,24 +58,18 @@ impl Exclusions {
     }
 
     /// The patterns, for paths below `root`.
-    fn below(&self, root: &Path) -> Result<Override, BadExclusion> {
-        let mut builder = OverrideBuilder::new(root);
-        for pattern in &self.patterns {
-            let bad = |error: ignore::Error| BadExclusion {
-                pattern: pattern.clone(),
-                why: error.to_string(),
-            };
-            // In an override, `!` is what a plain pattern is in a `.gitignore`.
-            let inverted = match pattern.strip_prefix('!') {
-                Some(kept) => kept.to_owned(),
-                None => format!("!{pattern}"),
-            };
-            builder.add(&inverted).map_err(bad)?;
-        }
-        builder.build().map_err(|error| BadExclusion {
-            pattern: self.patterns.join(" "),
+    fn below(&self, root: &Path) -> Result<Gitignore, BadExclusion> {
+        let mut builder = GitignoreBuilder::new(root);
+        // git takes an unclosed class for plain text. A person has mistyped it.
+        builder.allow_unclosed_class(false);
+        let bad = |pattern: &str, error: ignore::Error| BadExclusion {
+            pattern: pattern.to_owned(),
             why: error.to_string(),
-        })
+        };
+        for pattern in &self.patterns {
+            builder.add_line(None, pattern).map_err(|error| bad(pattern, error))?;
+        }
+        builder.build().map_err(|error| bad(&self.patterns.join(" "), error))
     }
 }
 
@@ -105,13 +99,13 @@ impl WorkingTree {
             ..Self::default()
         };
         let excluded = exclusions.below(root).map_err(io::Error::other)?;
-        let mut walk = new_walk(root, excluded.clone());
+        let mut walk = new_walk(root, excluded.clone(), |_| true);
         found.add_all(root, &mut walk);
         found.add_tracked(root, excluded);
         Ok(found)
     }
 
-    /// Reads all entries of `root`, for a directory that is written.
+    /// Reads all entries of `root` but `.git`, for a directory that is written.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -120,14 +114,18 @@ impl WorkingTree {
         let mut found = Self::default();
         let mut walk = WalkBuilder::new(root);
         walk.standard_filters(false).follow_links(false);
-        walk.filter_entry(|entry| entry.file_name() != SYNC_DIRECTORY);
+        walk.filter_entry(|entry| entry.depth() == 0 || is_of_tree(entry));
         found.add_all(root, &mut walk);
         Ok(found)
     }
 
     /// Adds files that git tracks although a `.gitignore` names them.
-    fn add_tracked(&mut self, root: &Path, excluded: Override) {
-        let missing: BTreeSet<PathBuf> = git::tracked_files(root)
+    fn add_tracked(&mut self, root: &Path, excluded: Gitignore) {
+        let tracked = git::tracked_files(root).unwrap_or_else(|why| {
+            self.unreadable.push((GIT.into(), why));
+            Vec::new()
+        });
+        let missing: BTreeSet<PathBuf> = tracked
             .into_iter()
             .filter(|path| !self.tree.entries.contains_key(path))
             .collect();
@@ -139,9 +137,8 @@ impl WorkingTree {
             .flat_map(|path| path.ancestors())
             .map(|path| root.join(path))
             .collect();
-        let mut walk = new_walk(root, excluded);
+        let mut walk = new_walk(root, excluded, move |path| leading.contains(path));
         walk.git_ignore(false).git_global(false).git_exclude(false);
-        walk.filter_entry(move |entry| is_of_tree(entry) && leading.contains(entry.path()));
         self.add_all(root, &mut walk);
     }
 
@@ -150,7 +147,7 @@ impl WorkingTree {
             match entry {
                 Ok(entry) => self.add(root, &entry),
                 Err(error) => {
-                    let (path, why) = described(&error);
+                    let (path, why) = path_and_reason(&error);
                     let below = path.strip_prefix(root).unwrap_or(&path).to_owned();
                     self.unreadable.push((below, why));
                 }
@@ -160,6 +157,15 @@ impl WorkingTree {
 
     fn add(&mut self, root: &Path, entry: &DirEntry) {
         let Ok(below) = entry.path().strip_prefix(root) else { return };
+        if let Some(error) = entry.error() {
+            if error.is_io() {
+                // What it names must not be sent.
+                let (_, why) = path_and_reason(error);
+                self.unreadable.push((below.join(".gitignore or .ignore"), why));
+            } else {
+                tracing::warn!(%error, "a line of an ignore file can't be read");
+            }
+        }
         if below.as_os_str().is_empty() {
             return;
         }
@@ -174,16 +180,24 @@ impl WorkingTree {
     }
 }
 
-/// A walk that leaves out what does not belong to a working tree.
-fn new_walk(root: &Path, excluded: Override) -> WalkBuilder {
+/// A walk over the paths for which `is_wanted`, without what does not belong to a working tree.
+fn new_walk(
+    root: &Path,
+    excluded: Gitignore,
+    is_wanted: impl Fn(&Path) -> bool + Send + Sync + 'static,
+) -> WalkBuilder {
     let mut walk = WalkBuilder::new(root);
-    walk.hidden(false).follow_links(false).require_git(false).overrides(excluded);
-    walk.filter_entry(is_of_tree);
+    walk.hidden(false).follow_links(false).require_git(false);
+    walk.filter_entry(move |entry| {
+        let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+        let is_excluded = || excluded.matched(entry.path(), is_directory).is_ignore();
+        entry.depth() == 0 || (is_of_tree(entry) && is_wanted(entry.path()) && !is_excluded())
+    });
     walk
 }
 
 fn is_of_tree(entry: &DirEntry) -> bool {
-    entry.depth() == 0 || (entry.file_name() != GIT && entry.file_name() != SYNC_DIRECTORY)
+    entry.file_name() != GIT && entry.file_name() != SYNC_DIRECTORY
 }
 
 fn entry_kind(entry: &DirEntry) -> io::Result<EntryKind> {
@@ -213,13 +227,13 @@ fn permissions(metadata: &Metadata) -> u32 {
 }
 
 /// The path that an error is about, and the reason.
-fn described(error: &ignore::Error) -> (PathBuf, String) {
+fn path_and_reason(error: &ignore::Error) -> (PathBuf, String) {
     if let ignore::Error::WithPath { path, err } = error {
         return (path.clone(), err.to_string());
     }
     if let ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } = error
     {
-        return described(err);
+        return path_and_reason(err);
     }
     (PathBuf::new(), error.to_string())
 }
@@ -292,6 +306,8 @@ mod tests {
         let without: Vec<_> = all.into_iter().filter(|path| !path.starts_with("build")).collect();
         assert_eq!(files(root, &["/build"]), without);
         assert_eq!(files(root, &["*", "!src/", "!*.rs"]), ["src/main.rs"]);
+        let without_src: Vec<_> = all.into_iter().filter(|path| *path != "src/main.rs").collect();
+        assert_eq!(files(root, &["*.rs", "*.log", "!kept.log"]), without_src);
         let read = WorkingTree::read(root, &Exclusions::new(vec![]).unwrap()).unwrap();
         assert_eq!(read.commit.map(|commit| commit.len()), Some(40));
     }

@@ -22,6 +22,12 @@ impl PathOnHosts {
     /// Code `invalid_argument`.
     pub fn parse(word: &Path) -> Result<Self, Error> {
         let bytes = word.as_os_str().as_bytes();
+        if bytes.starts_with(b"any(") || bytes.starts_with(b"any:") {
+            return Err(Error::invalid(
+                "any(…) chooses a host for run and spawn only",
+                "name the host, or write ./any:… for a file here",
+            ));
+        }
         let colon = colon_after_host(bytes).ok_or_else(|| not_a_host_path(word))?;
         let host = str::from_utf8(&bytes[..colon]).map_err(|_| not_a_host_path(word))?;
         let path = &bytes[colon + 1..];

@@ -62,6 +62,7 @@ pub struct PingArgs {
 Examples:
   sshjobs hosts
   sshjobs hosts web1                              connect and report the result
+  sshjobs hosts --gpus --tag gpu                  which GPUs are free?
   sshjobs hosts add web1 deploy@10.0.0.7 --tag prod
   sshjobs hosts --json | jq")]
 pub struct HostsArgs {
@@ -74,6 +75,9 @@ pub struct HostsArgs {
     /// List only hosts with this tag (`tags` of their [hosts.NAME] table).
     #[arg(long, value_name = "TAG", conflicts_with = "host")]
     pub tag: Option<String>,
+    /// List the GPUs of the host, or of all hosts, with their use and their jobs.
+    #[arg(long)]
+    pub gpus: bool,
     /// Write JSON.
     #[arg(long)]
     pub json: bool,

@@ -198,6 +198,9 @@ pub struct RestartArgs {
     /// Send a signal some time before --timeout: USR1@2m.
     #[arg(long, value_name = "SIGNAL@TIME", requires = "timeout", help_heading = ELSEWHERE)]
     pub warn: Option<String>,
+    /// Wait for free GPUs, and claim them: 2, 2:A100, 1:40GB.
+    #[arg(long, value_name = "N[:KIND]", help_heading = ELSEWHERE)]
+    pub gpus: Option<String>,
     /// With any(…): prefer the host with the most jobs.
     #[arg(long, help_heading = ELSEWHERE)]
     pub pack: bool,

@@ -144,6 +144,7 @@ fn start_args(start: CommandRequest) -> Result<StartArgs, Error> {
             retry_if: start.retry_if,
             restart_after_reboot: start.restart_after_reboot,
             warn: start.warn,
+            gpus: start.gpus,
             pack: false,
         },
         turn: TurnArgs {

@@ -37,7 +37,7 @@ struct Started {
 
 /// Starts a job and prints its id. Stays with an attached job of this process until it ends.
 pub async fn spawn(api: &Api, args: SpawnArgs) -> ProgramExit {
-    let waits = args.start.turn.is_given() && !args.attached;
+    let waits = may_wait(&args) && !args.attached;
     if !waits || matches!(api, Api::There(_)) || is_keeper() {
         return spawn_here(api, args).await;
     }
@@ -51,11 +51,16 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> ProgramExit {
     }
 }
 
+/// Whether the job may have to wait: for others, for its place in a queue, or for GPUs.
+fn may_wait(args: &SpawnArgs) -> bool {
+    args.start.turn.is_given() || args.start.restart.gpus.is_some()
+}
+
 /// Starts a job in this process, and stays with one that is queued until it has started.
 pub(super) async fn spawn_here(api: &Api, args: SpawnArgs) -> ProgramExit {
     let json = args.json;
     let attached = args.attached;
-    let has_turn = args.start.turn.is_given();
+    let has_turn = may_wait(&args);
     // Before anything is started, so that a signal during the start ends it.
     let begun = async {
         let mut signals = Signals::catch()?;

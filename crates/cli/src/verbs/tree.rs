@@ -29,7 +29,7 @@ pub(super) fn note_changes(earlier: Option<&JobTree>, tree: Option<&TreeEntry>) 
 }
 
 fn changes(earlier: &JobTree, tree: &TreeEntry) -> String {
-    if earlier.hash == tree.hash {
+    if earlier.hash.is_some() && earlier.hash == tree.hash {
         return format!(
             "the tree is that of the earlier job{}",
             at(tree.commit.as_deref())

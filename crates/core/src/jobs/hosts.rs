@@ -10,7 +10,8 @@ use super::error::Error;
 use super::jobs::Jobs;
 use crate::hosts::{HostRef, PoolError};
 use crate::jobs::{
-    ConfigError, ConnectError, HostError, HostUsage, LoginShell, Negotiated, Setting, SpawnError,
+    ConfigError, ConnectError, Gpu, HostError, HostUsage, LoginShell, Negotiated, Setting,
+    SpawnError,
 };
 use sshjobs_policy::Verb;
 
@@ -135,6 +136,20 @@ impl Jobs {
             listed_in,
             settings,
             ..self.host(inside, host.name.clone()).await
+        })
+    }
+
+    /// The GPUs of a host, with their processes and the jobs that have them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the host can't be used; [`Error::Spawn`] if it can't be reached.
+    pub async fn gpus(&self, name: &str) -> Result<Vec<Gpu>, Error> {
+        let permit = self.door.admission.admit_connection(Verb::Probe, name).await?;
+        let listed = self.door.runner().list_gpus(permit.host()).await;
+        listed.map_err(|source| Error::Spawn {
+            host: name.to_owned(),
+            nearest: None,
+            source,
         })
     }
 

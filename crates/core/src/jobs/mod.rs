@@ -108,18 +108,18 @@ pub use crate::forward::{
 };
 pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::runner::{
-    Limits, QueueChange, QueueError, QueuePlace, QueueRule, QueueStatus, QueuedJobStatus,
-    SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
+    Limits, MissingGpus, QueueChange, QueueError, QueuePlace, QueueRule, QueueStatus,
+    QueuedJobStatus, SignalError, SignalReport, SpawnError, Summary, WaitsFor, WriteError,
 };
 pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Occasion, Receiver};
 pub use sshjobs_job::unquote_words;
 pub use sshjobs_job::{
-    Awaited, AwaitedFile, BadBecome, BadRestart, Become, BecomeMethod, BecomeRefusal, CommandShell,
-    Draft, EarlyWarning, EndCause, EndEvidence, Exit, FleetCounts, FleetSummary, JobFacts, JobTree,
-    KilledProcess, LostWhy, Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence,
-    MemoryKills, Outcome, Phase, Process, Processes, ResourceUse, Restart, SCRIPT, SecretUses,
-    Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
-    Transferred, Turn, Wait,
+    Awaited, AwaitedFile, BadBecome, BadGpuRequest, BadRestart, Become, BecomeMethod,
+    BecomeRefusal, CommandShell, Draft, EarlyWarning, EndCause, EndEvidence, Exit, FleetCounts,
+    FleetSummary, Gpu, GpuRequest, JobFacts, JobTree, KilledProcess, LostWhy, Member, MemberGroup,
+    MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes,
+    ResourceUse, Restart, SCRIPT, SecretUses, Signal, SpecError, Status, Stdin, StopAfter, Tail,
+    TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

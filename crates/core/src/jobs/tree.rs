@@ -11,9 +11,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use super::error::Error;
 use super::files::HostPath;
 use super::jobs::Jobs;
-use crate::files::{
-    BadPath, FilesError, Hasher, RemotePath, SyncOptions, SyncReport, TransferProgress,
-};
+use crate::files::{FilesError, Hasher, RemotePath, SyncOptions, SyncReport, TransferProgress};
 use sshjobs_job::JobTree;
 
 /// A working tree of this machine that a job is given.
@@ -75,10 +73,11 @@ impl Jobs {
             } else {
                 format!("{base}.{copy}")
             };
-            if is_used(&path) && self.send_to_all(hosts, tree, &path, true).await?.has_changes() {
+            let report = self.send_to_all(hosts, tree, &path, is_used(&path)).await?;
+            // The dry run of a directory that jobs use.
+            if is_used(&path) && report.has_changes() {
                 continue;
             }
-            let report = self.send_to_all(hosts, tree, &path, false).await?;
             return Ok(job_tree(tree, &path, report, true));
         }
         Err(Error::TreesInUse(tree.source.display().to_string()))
@@ -103,10 +102,12 @@ impl Jobs {
         let mut merged = SyncReport::default();
         while let Some(synced) = syncs.next().await {
             let synced = synced?;
-            merged.sent.extend(synced.sent);
-            merged.deleted.extend(synced.deleted);
-            merged.commit = synced.commit;
-            merged.hash = synced.hash;
+            let has_changes = merged.has_changes();
+            merged = if has_changes {
+                synced.after(merged)
+            } else {
+                synced
+            };
         }
         Ok(merged)
     }
@@ -164,17 +165,11 @@ fn directory_name(source: &Path) -> String {
     format!("{name}-{id}")
 }
 
-/// The working directory of a command in a tree: the tree, or what `cwd` names below it.
-///
-/// # Errors
-/// [`BadPath`] if the directory is not below the tree.
-pub fn directory_in_tree(tree: &JobTree, cwd: Option<&str>) -> Result<String, BadPath> {
+/// The working directory of a command that is given a tree: the tree, or what `cwd` names from there.
+pub fn directory_in_tree(tree: &JobTree, cwd: Option<&str>) -> String {
     match cwd {
-        None | Some("" | ".") => Ok(tree.path.clone()),
-        Some(below) if below.starts_with(['/', '~']) => Ok(below.to_owned()),
-        Some(below) => {
-            let path = RemotePath::new(tree.path.as_bytes().to_vec())?;
-            Ok(path.join(below.as_bytes()).to_string())
-        }
+        None | Some("" | ".") => tree.path.clone(),
+        Some(elsewhere) if elsewhere.starts_with(['/', '~']) => elsewhere.to_owned(),
+        Some(below) => format!("{}/{below}", tree.path.trim_end_matches('/')),
     }
 }

@@ -43,7 +43,7 @@ pub use api::{Runner, Stats, Summary, Surroundings};
 pub use seen_job::{Permitted, SeenJob};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
-    Key, Limits, Lookup, Observer, QueuePlace, QueueRule, SecretReader, SignalError, SpawnError,
-    StartOrder, Tombstone, WriteError, chain,
+    Key, Limits, Lookup, MissingGpus, Observer, QueuePlace, QueueRule, SecretReader, SignalError,
+    SpawnError, StartOrder, Tombstone, WriteError, chain,
 };
 pub use turn::{QueueChange, QueueError, QueueStatus, QueuedJobStatus, WaitsFor};

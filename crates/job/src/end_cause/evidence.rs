@@ -30,6 +30,9 @@ pub struct EndEvidence {
     /// How often the command was started on its host, if it could be started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+    /// GPUs that it was given.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
     /// Resources that the job used.
     pub used: ResourceUse,
 }
@@ -139,6 +142,7 @@ impl EndEvidence {
             by_signal,
             ended_on_host,
             attempts,
+            gpus,
             used,
         } = later;
         if let Some(sent) = sent {
@@ -149,6 +153,9 @@ impl EndEvidence {
         self.by_signal = by_signal.or(self.by_signal);
         self.ended_on_host = ended_on_host.or(self.ended_on_host);
         self.attempts = attempts.or(self.attempts);
+        if !gpus.is_empty() {
+            self.gpus = gpus;
+        }
         self.used.cpu = used.cpu.or(self.used.cpu);
         self.used.peak_memory = used.peak_memory.or(self.used.peak_memory);
         if !used.memory_kills.is_unknown() {

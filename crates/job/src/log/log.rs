@@ -335,6 +335,11 @@ impl Log {
         self.pgid
     }
 
+    /// Notes the GPUs that the job is given.
+    pub(crate) fn give_gpus(&mut self, ids: Vec<String>) {
+        self.evidence.gpus = ids;
+    }
+
     /// Notes whether the job is ended because no call has named it. Later calls than its end change
     /// nothing.
     pub(crate) fn set_abandoned(&mut self, is_abandoned: bool) {

@@ -2,6 +2,7 @@
 
 mod awaits_stdin;
 mod become_command;
+mod command_line;
 mod control_script;
 mod exec_plan;
 mod inspect_script;

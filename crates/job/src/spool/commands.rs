@@ -168,6 +168,33 @@ pub fn counted_lines(printed: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
+/// Gives a job devices of its host, all or none. Answers `taken` if another job has one of them.
+pub fn claim_gpus(job: &str, ids: &[String]) -> String {
+    verb(&format!("claim {job} {}", ids.join(" ")))
+}
+
+/// Prints the GPUs of a host, their processes and the jobs that have them; see [`parse_gpus`](crate::parse_gpus). Needs none of
+/// the scripts.
+pub fn list_gpus() -> String {
+    exec(
+        "if command -v nvidia-smi >/dev/null 2>&1; then \
+         nvidia-smi --query-gpu=uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu \
+         --format=csv,noheader,nounits 2>/dev/null | while IFS= read -r l; do echo \"gpu $l\"; done; \
+         nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader,nounits 2>/dev/null | \
+         while IFS= read -r l; do echo \"app $l\"; done; \
+         elif command -v rocm-smi >/dev/null 2>&1; then \
+         echo \"rocm $(rocm-smi --showproductname --showmeminfo vram --showuse --showtemp --json 2>/dev/null)\"; fi; \
+         { read -r H </proc/sys/kernel/hostname; } 2>/dev/null || H=$(uname -n); \
+         for d in \"${XDG_STATE_HOME:-$HOME/.local/state}/sshjobs\" \"/var/tmp/sshjobs-$(id -u)\"; do \
+         [ -O \"$d\" ] && cd \"$d/spool/$H/gpu\" 2>/dev/null || continue; \
+         for c in */*; do [ -f \"$c\" ] || continue; j=${c#*/}; \
+         [ -f \"../$j/exit\" ] && continue; p=; { read -r p _ <\"../$j/sup\"; } 2>/dev/null; \
+         if [ -n \"$p\" ]; then kill -0 \"$p\" 2>/dev/null || continue; \
+         elif [ -n \"$(find \"$c\" -mmin +1 2>/dev/null)\" ]; then continue; fi; \
+         echo \"claim ${c%/*} $j\"; done; done",
+    )
+}
+
 /// Where a follower starts: a job, and the known bytes of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowFrom {
@@ -226,6 +253,8 @@ pub enum SpoolReply {
     Fenced,
     /// The user was not changed: why, the exit status, and the program's words.
     NotBecome(String),
+    /// Another job has what was asked for.
+    Taken,
     /// The host does not support it.
     Unsupported(String),
     /// It failed.
@@ -247,6 +276,7 @@ impl SpoolReply {
             "moved" => Self::Moved(rest.trim().parse().ok()?),
             "busy" => Self::Busy,
             "closed" => Self::Closed,
+            "taken" => Self::Taken,
             "fenced" => Self::Fenced,
             "become" => Self::NotBecome(rest.to_owned()),
             "unsupported" => Self::Unsupported(rest.to_owned()),

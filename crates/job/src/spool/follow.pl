@@ -142,7 +142,7 @@ while (1) {
     $all &= send_new($j, 2, "$j/err");
     if ($job{$j}{1} != $o || $job{$j}{2} != $e) { $moved = $hot{$j} = 1; $job{$j}{moved} = $now }
     # They have no reader any more, and may contain secrets.
-    unlink "$j/order", "$j/again", "$j/in.text" if $state =~ /^lost/;
+    unlink "$j/order", "$j/order.kept", "$j/in.text" if $state =~ /^lost/;
     if ($state ne '' && $all) {
       my $out_size = told_size($job{$j}{1}, "$j/out");
       my $err_size = told_size($job{$j}{2}, "$j/err");

@@ -123,7 +123,7 @@ tried() { # Succeeds if the command "$@" has succeeded on this host before, or d
 # session: runs a command in a session of its own that nothing waits for. A shell starts background commands with INT and QUIT
 # ignored, which no shell can undo and the job would inherit. env(1) resets them if it is new enough (coreutils 8.31), which is
 # tried each time: with a note from another version of it, no job would start.
-case $sj_V in start|supervise|guard|follow|verdict) # Other verbs start no session.
+case $sj_V in start|supervise|guard|follow|verdict|claim) # Other verbs start no session.
   if tried setsid true; then
     session() {
       sj_r=
@@ -439,37 +439,38 @@ pass_gate() { # Watches the program that changes the user: answers its prompt on
 wants_end() { # Whether a person, the time limit or the quota has ended the job.
   k=
   { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
-  case $k in HUP|INT|QUIT|ABRT|KILL|TERM) return 0 ;; esac
+  case $k in INT|QUIT|KILL|TERM) return 0 ;; esac
   [ -s "$sj_J/why" ]
 }
-counts() { # Whether the exit status $1 and the output of the attempt are a failure after which the job is started again.
+is_retryable() { # Whether an attempt that has ended with status $1 meets a condition for restarts.
   [ -n "$statuses$pattern" ] || return 0
   case ,$statuses, in *,$1,*) return 0 ;; esac
   [ -n "$pattern" ] || return
   decode "$pattern"
   { tail -c "+$((out_size + 1))" "$sj_J/out"; tail -c "+$((err_size + 1))" "$sj_J/err"; } 2>/dev/null | grep -Eq -e "$sj_d" 2>/dev/null
 }
-again() { # Whether the job is started again after the exit status $1. Waits until then.
+restarts() { # Whether another attempt comes after exit status $1. Waits for its time.
   [ -n "$mode" ] && ! wants_end || return
   [ "$mode" = always ] || [ "$1" != 0 ] || return
   [ "$most" = - ] || [ "$attempt" -le "$most" ] || return
-  counts "$1" || return
+  [ "$1" = 0 ] || is_retryable "$1" || return
   # Processes that the attempt has left would hold what the next one needs.
   end_tree "$sj_job" "$sj_grace"
   clock
-  [ $((now - began)) -lt 300 ] || rest=1
+  [ $((now - began)) -lt 300 ] || delay=1
   of=
   [ "$most" = - ] || of=" of $((most + 1))"
   attempt=$((attempt + 1))
   echo "$attempt" 2>/dev/null >"$sj_J/attempt"
-  echo "sshjobs: attempt $((attempt - 1))$of has ended with exit status $1; attempt $attempt begins in $rest s" 2>/dev/null >>"$sj_J/$marks"
+  [ -z "$(tail -c 1 "$sj_J/$log" 2>/dev/null)" ] || echo >>"$sj_J/$log"
+  echo "sshjobs: attempt $((attempt - 1))$of has ended with exit status $1; attempt $attempt begins in $delay s" 2>/dev/null >>"$sj_J/$log"
   i=0
-  while [ $i -lt $rest ]; do
+  while [ $i -lt $delay ]; do
     sleep 1
     ! wants_end || { attempt=$((attempt - 1)); return 1; }
     i=$((i + 1))
   done
-  rest=$((rest < 32 ? rest * 2 : 60))
+  delay=$((delay < 32 ? delay * 2 : 60))
 }
 catches() { # Whether process $1 has a handler for the signal with the number $sj_n (Linux).
   while read -r sj_name sj_mask; do
@@ -477,7 +478,8 @@ catches() { # Whether process $1 has a handler for the signal with the number $s
   done 2>/dev/null <"/proc/$1/status"
   return 1
 }
-warn_job() { # Sends signal $2 to job $1: to its processes that handle it. A shell that only waits would die of it. If none does, to all.
+warn_job() { # Sends signal $2 to the processes of job $1 that have a handler for it or, if none has one, to its process group. A shell
+  # that only waits for its program has none, and would be killed.
   { read -r p t0 <"$sj_S/$1/pid" && read -r mark <"$sj_S/$1/mark"; } 2>/dev/null && [ -n "$mark" ] || return
   case $2 in HUP) sj_n=1 ;; INT) sj_n=2 ;; QUIT) sj_n=3 ;; USR1) sj_n=10 ;; USR2) sj_n=12 ;; ALRM) sj_n=14 ;; TERM) sj_n=15 ;; *) sj_n= ;; esac
   unset GREP_OPTIONS
@@ -493,10 +495,19 @@ warn_job() { # Sends signal $2 to job $1: to its processes that handle it. A she
     kill -s "$2" -- "-$p" 2>/dev/null || kill "-$2" "-$p" 2>/dev/null
   fi
 }
-resume() { # Starts job $1 again after a reboot, if that is wanted. Of several callers one does it.
-  [ -f "$1/again" ] || return
-  mv "$1/claim" "$1/claim.old" 2>/dev/null || return 0
-  read -r sj_line <"$1/args" || return
+resume() { # Starts the job in directory $1 again after a reboot, if that is wanted. Of several callers one does it: who moves the file
+  # sup. If its supervisor does not come within a minute, another caller moves it back.
+  [ -f "$1/order.kept" ] && read -r sj_line <"$1/args" || return
+  sj_J=$1
+  ! wants_end || return
+  sj_n=1
+  { read -r sj_n <"$1/attempt"; } 2>/dev/null
+  # The restarts are the tenth of the arguments of supervise.
+  sj_most=$(set -- $sj_line; sj_most=${10#*:}; echo "${sj_most%%:*}")
+  [ "$sj_most" = - ] || [ "${sj_n:-1}" -le "$sj_most" ] || return
+  touch "$1/sup" 2>/dev/null
+  mv "$1/sup" "$1/sup.old" 2>/dev/null || return 0
+  rm -f "$1/claim"
   (exec </dev/null >/dev/null 2>&1; session /bin/sh "$sj_F" "$sj_D" supervise $sj_line)
 }
 look() { # The state of a job, in $x; empty while it runs.
@@ -515,11 +526,13 @@ look() { # The state of a job, in $x; empty while it runs.
     elif ! is_alive "$p" "$t0" && [ ! -f "$dir/exit" ]; then
       x="lost supervisor_died"
     fi
+  elif [ -f "$dir/sup.old" ] && [ ! -f "$dir/sup" ]; then
+    [ -z "$(find "./$dir/sup.old" -prune -mmin +1 2>/dev/null)" ] || mv "$dir/sup.old" "$dir/sup" 2>/dev/null
   elif [ -n "$(find "./$dir" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$dir/sup" ]; then
     x="lost supervisor_died"
   fi
   # They have no reader any more, and may contain secrets.
-  case $x in lost*) rm -f -- "$dir/order" "$dir/again" "$dir/in.text" "$dir/script" ;; esac
+  case $x in lost*) rm -f -- "$dir/order" "$dir/order.kept" "$dir/in.text" "$dir/script" ;; esac
 }
 guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -550,20 +563,21 @@ supervise)
     IFS=: read -r mode most reboot statuses pattern <<X
 $restart
 X
-    rest=1 marks=err sj_job=$1 sj_grace=$5
-    [ "$7" = none ] || marks=out
-    if [ -f "$sj_J/again" ]; then
-      # After a reboot.
-      read -r attempt <"$sj_J/attempt" && attempt=$((attempt + 1))
-      echo "sshjobs: the host was rebooted; attempt $attempt begins" >>"$sj_J/$marks"
-      rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/in.eof" "$sj_J/limit" "$sj_J/warn" "$sj_J/serving"
+    delay=1 log=err sj_job=$1 sj_grace=$5
+    [ "$7" = none ] || log=out
+    if [ -f "$sj_J/order.kept" ]; then
+      # After a reboot. Files of the time before it would speak of another attempt.
+      read -r attempt <"$sj_J/attempt"
+      attempt=$((${attempt:-1} + 1))
+      echo "sshjobs: the host was rebooted; attempt $attempt begins" >>"$sj_J/$log"
+      (cd "$sj_J" && rm -rf sup.old in in.ctl in.eof in.lock in.w.* in.n limit warn serving why killreq peak rc)
     elif [ "$reboot" = y ]; then
-      cp "$sj_J/order" "$sj_J/again"
       printf '%s\n' "$*" >"$sj_J/args"
+      cp "$sj_J/order" "$sj_J/order.new" && mv "$sj_J/order.new" "$sj_J/order.kept"
     fi
     echo "$attempt" >"$sj_J/attempt"
     # Each attempt reads the order.
-    order=$(cat "$sj_J/again" 2>/dev/null || cat "$sj_J/order")
+    order=$(cat "$sj_J/order.kept" 2>/dev/null || cat "$sj_J/order")
   fi
   rm -f "$sj_J/order"
   if [ "$3" = open ] || [ "$9" != - ]; then
@@ -643,11 +657,12 @@ X
     guard
   }
   find_cgroup
-  kills_in "$sj_events"
-  sj_kills_cgroup=$sj_kills
-  kills_in /proc/vmstat
-  sj_kills_host=$sj_kills sj_unmeasured=
+  sj_unmeasured=
   while :; do
+    kills_in "$sj_events"
+    sj_kills_cgroup=$sj_kills
+    kills_in /proc/vmstat
+    sj_kills_host=$sj_kills
     if [ -n "$mode" ]; then
       exec 6<<X
 $order
@@ -678,7 +693,7 @@ X
       ;;
     esac
     [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
-    [ -z "$lost" ] && again "$rc" || break
+    [ -z "$lost" ] && restarts "$rc" || break
   done
   kills_in "$sj_events"
   kills=$(new_kills "$sj_kills_cgroup" "$sj_kills")
@@ -692,7 +707,7 @@ X
     while { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0"; do pause; done
     end_serving "$1"
     end_writer "$1"
-    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/warn" "$sj_J/serving" "$sj_S/q/$1" "$sj_J/again"
+    rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_J/limit" "$sj_J/warn" "$sj_J/serving" "$sj_S/q/$1" "$sj_J/order.kept"
     exit 1
   fi
   if [ -n "$gatekeeper" ]; then
@@ -725,9 +740,12 @@ X
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
   user=- system=-
   { { read -r _; read -r user system; } <"$sj_J/times"; } 2>/dev/null
+  for x in "$sj_S"/gpu/*/"$1"; do
+    [ ! -f "$x" ] || { rm -f "$x" && rmdir "${x%/*}"; } 2>/dev/null
+  done
   # First: a reader that sees the end finds no script.
   [ ! -f "$sj_J/script" ] || rm -f "$sj_J/script"
-  [ -z "$mode" ] || rm -f "$sj_J/again" "$sj_J/in.text"
+  [ -z "$mode" ] || rm -f "$sj_J/order.kept" "$sj_J/in.text"
   measures="$kills ${user:--} ${system:--} ${peak:--} ${how:--}"
   [ -z "$mode" ] || measures="$measures $attempt"
   printf '%s %s %s %s %s ' $rc "$k" "$why" "$(date +%s)" "$measures" 1<>"$sj_J/exit.r"
@@ -844,6 +862,37 @@ resize) # JOB COLS ROWS
     { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0" || { say closed; exit 0; }
     why=$(stty cols "$2" rows "$3" 2>&1 <"$t") && say ok || say error "${why##*: }"
   fi
+  ;;
+claim) # JOB ID...: gives devices to a job, all or none. Answers `ok`, or `taken`. A device is a directory with a file that has the
+  # name of its job: making it, and renaming the file of a job that has ended, are single steps.
+  job=$1
+  shift
+  boot
+  mkdir -p "$sj_S/gpu"
+  cd "$sj_S" || exit 1
+  mine=
+  for id in "$@"; do
+    # A claim that was cut between its two steps.
+    [ -z "$(find "gpu/$id" -prune -mmin +1 2>/dev/null)" ] || rmdir "gpu/$id" 2>/dev/null
+    if mkdir "gpu/$id" 2>/dev/null; then
+      { : >"gpu/$id/$job"; } 2>/dev/null && { mine="$mine $id"; continue; }
+    fi
+    owner=$(ls "gpu/$id" 2>/dev/null)
+    [ "$owner" != "$job" ] || continue
+    stale=
+    if [ -d "$owner" ] && [ -n "$owner" ]; then
+      look "$owner"
+      stale=$x
+    elif [ -n "$owner" ]; then
+      # Its start has not come within a minute.
+      stale=$(find "gpu/$id/$owner" -prune -mmin +1 2>/dev/null)
+    fi
+    [ -n "$stale" ] && mv "gpu/$id/$owner" "gpu/$id/$job" 2>/dev/null && { mine="$mine $id"; continue; }
+    for id in $mine; do rm -f "gpu/$id/$job" && rmdir "gpu/$id" 2>/dev/null; done
+    say taken
+    exit 0
+  done
+  say ok
   ;;
 killreq) # JOB SIGNAL: notes that a signal is sent, to distinguish it from an exit status of 128 or more.
   # Without truncating it: the supervisor may read it at this moment, for an earlier signal.

@@ -173,7 +173,7 @@ fn complete(record: &mut Record, log: &Arc<StoredLog>) -> io::Result<()> {
     record.last_output_at = end.last_output_at.or(record.last_output_at);
     // The copy was made before the job was sent to its host. Unless it waited in a queue, it has been since.
     let has_begun = record.total_bytes > 0 || end.outcome.is_some();
-    record.is_admitted |= has_begun || record.turn.is_now();
+    record.is_admitted |= has_begun || !record.may_wait();
     record.is_running |= has_begun;
     if let Some((outcome, at)) = end.outcome {
         record.outcome = Some(outcome);

@@ -43,6 +43,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             ),
         ),
         SpawnError::Become(error) => explain_refusal(&error, message),
+        SpawnError::TooFewGpus { .. } => too_few_gpus(message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) | SpawnError::Queue(_) => unstored(message),
         SpawnError::Unregistered(_) => {
@@ -84,6 +85,14 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         )
         .retryable(),
     }
+}
+
+fn too_few_gpus(message: String) -> Error {
+    let hint = either(
+        "ask for fewer, or choose another host; ssh_hosts with host lists its GPUs",
+        "ask for fewer, or choose another host; `sshjobs hosts --gpus` lists them",
+    );
+    Error::new(Code::Unsupported, message, hint)
 }
 
 fn not_durable(code: Code, message: String) -> Error {

@@ -183,7 +183,7 @@ fn spec(error: &SpecError) -> Error {
         SpecError::Become(BadBecome::Number(_)) => "use the name of the user, not its number",
         SpecError::Become(_) => "use the name of a user of the host, such as root",
         SpecError::Restart(_) => "use on-failure:3 or always:3, and USR1@2m for a warning",
-        SpecError::WarningWithoutLimit => "set timeout_s to more than that",
+        SpecError::WarningWithoutLimit => "give the job more time, or warn it later",
         SpecError::RestartAsAnother => "omit become, or put sudo into the command",
         SpecError::DurableBecomeTerminal => "omit one of durable, pty and become",
         SpecError::FleetTerminal => "omit pty, or run it on one host at a time",

@@ -13,9 +13,9 @@ use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
-    BadBecome, BadRestart, Become, BecomeMethod, Command, Draft, EarlyWarning, FleetSpec, JobFacts,
-    JobId, JobTree, Jobs, NotifyConfig, Receiver, Restart, SCRIPT, SecretUses, SpecError,
-    StartTarget, Stdin, StopAfter, TemplateCall, Terminal, Turn,
+    BadBecome, BadGpuRequest, BadRestart, Become, BecomeMethod, Command, Draft, EarlyWarning,
+    FleetSpec, GpuRequest, JobFacts, JobId, JobTree, Jobs, NotifyConfig, Receiver, Restart, SCRIPT,
+    SecretUses, SpecError, StartTarget, Stdin, StopAfter, TemplateCall, Terminal, Turn,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -151,6 +151,9 @@ pub struct CommandRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub chosen_from: Option<String>,
+    /// GPUs: 2, 2:A100 or 1:40GB. It waits until they are free.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<String>,
     /// Targets to notify of its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<String>,
@@ -253,6 +256,7 @@ impl CommandRequest {
             restart,
             warn,
             env_setup: self.env_setup,
+            gpus: self.gpus.as_deref().map(gpus).transpose()?,
             tree: self.tree,
             chosen_from: self.chosen_from,
             label: self.label,
@@ -454,6 +458,13 @@ fn restart(
         after_reboot,
         ..restart
     }))
+}
+
+/// The GPUs that a request asks for.
+fn gpus(text: &str) -> Result<GpuRequest, Error> {
+    text.parse().map_err(|error: BadGpuRequest| {
+        Error::invalid(error.to_string(), "use 2, 2:A100 or 1:40GB")
+    })
 }
 
 /// The signal before the time limit.

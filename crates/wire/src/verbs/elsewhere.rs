@@ -1,4 +1,4 @@
-//! What comes before a start: the choice of its host, and the working tree that it is given.
+//! Steps before a start: choose the host, and send the working tree.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,13 +31,19 @@ impl Service {
         let Some(words) = hosts_of_any(&request.host) else {
             return if request.pack {
                 Err(Error::invalid(
-                    "pack chooses among several hosts, and one is named",
-                    "name them: any(tag:gpu)",
+                    "pack chooses one of several hosts, and none are to choose from",
+                    "name several: any(tag:gpu)",
                 ))
             } else {
                 start(request).await
             };
         };
+        if words.iter().any(|word| word.is_empty() || word.starts_with('@')) {
+            return Err(Error::invalid(
+                format!("{} does not name hosts", request.host),
+                "any(…) takes names, patterns, tag:NAME and !NAME, separated by commas",
+            ));
+        }
         let candidates = self.jobs.candidates(&words, request.pack).await?;
         let mut unreached = Vec::new();
         let mut last = None;
@@ -57,13 +63,13 @@ impl Service {
                 started => return started,
             }
         }
-        let error = last.unwrap_or_else(|| {
-            Error::new(
+        let Some(error) = last else {
+            return Err(Error::new(
                 Code::UnknownHost,
                 format!("{} names no host", request.host),
                 "`sshjobs hosts` lists the hosts",
-            )
-        });
+            ));
+        };
         let message = format!(
             "none of {} can be reached; {}",
             unreached.join(", "),
@@ -103,9 +109,7 @@ impl Service {
             self.jobs.hosts_for_files(&request.hosts).await?
         };
         let sent = self.jobs.send_tree(&hosts, &tree).await?;
-        let directory = directory_in_tree(&sent, request.cwd.as_deref())
-            .map_err(|error| Error::invalid(error.to_string(), "name a shorter directory"))?;
-        request.cwd = Some(directory);
+        request.cwd = Some(directory_in_tree(&sent, request.cwd.as_deref()));
         request.tree = Some(sent);
         Ok(request)
     }
@@ -113,6 +117,8 @@ impl Service {
     /// The tree that `DIR[:PATH]` names.
     fn tree_to_send(&self, word: &str, excluded: Vec<String>) -> Result<TreeToSend, Error> {
         let (source, path) = split_tree(word);
+        // A job that is started again from elsewhere gets the same tree.
+        let source = std::path::absolute(&source).unwrap_or(source);
         let exclusions = Exclusions::new(excluded.clone())
             .map_err(|error| Error::invalid(error.to_string(), "write it as in a .gitignore"))?;
         let not_a_directory = || {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::gpu_entry::GpuEntry;
 use crate::Service;
 use crate::error::Error;
 use crate::leave_out::{is_false, is_zero_count};
@@ -112,6 +113,9 @@ pub struct HostEntry {
     /// Why the last connection failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// GPUs of the requested host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<GpuEntry>,
 }
 
 /// One setting of a host.
@@ -135,14 +139,24 @@ impl Service {
         {
             return self.perform_at(&replica, "hosts", &request).await;
         }
-        let hosts = match request.host {
-            Some(name) => vec![self.jobs.probe(&name).await?],
+        let hosts = match &request.host {
+            Some(name) => vec![self.jobs.probe(name).await?],
             None => self.jobs.hosts(request.tag.as_deref()).await?,
         };
         let mut reply = HostsReply {
             hosts: hosts.into_iter().map(HostEntry::from).collect(),
             templates: Vec::new(),
         };
+        if let Some(name) = &request.host
+            && let Some(entry) = reply.hosts.first_mut()
+            && entry.connected
+        {
+            let gpus = self.jobs.gpus(name).await.unwrap_or_else(|error| {
+                tracing::debug!(host = name, %error, "its GPUs can't be listed");
+                Vec::new()
+            });
+            entry.gpus = gpus.into_iter().map(GpuEntry::from).collect();
+        }
         reply.add_templates(&self.jobs).await;
         Ok(reply)
     }
@@ -199,6 +213,7 @@ impl From<HostInfo> for HostEntry {
         Self {
             settings,
             templates: Vec::new(),
+            gpus: Vec::new(),
             tags: host.tags,
             listed_in: host.listed_in,
             address: host.address.map(|(address, port)| format!("{address} port {port}")),

@@ -11,6 +11,7 @@ mod events;
 mod files;
 mod forget;
 mod forward;
+mod gpu_entry;
 mod hosts;
 mod jobs;
 mod look;
@@ -46,6 +47,7 @@ pub use files::{
 };
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
+pub use gpu_entry::GpuEntry;
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry, TemplateEntry};
 pub(crate) use jobs::explain_queue;
 pub use jobs::{

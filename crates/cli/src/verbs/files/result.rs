@@ -140,7 +140,7 @@ impl CopyResult {
         for path in &synced.kept {
             let path = shown_path(path);
             crate::note(&format!(
-                "{path} is gone here and was changed on {host}: it stays there"
+                "{path} is gone at the source and was changed at the target: it stays there"
             ));
         }
         let paths =

@@ -11,6 +11,9 @@ use sshjobs_wire::{Code, Error, HostEntry, HostsRequest, TemplateEntry};
 
 /// Lists hosts, or tests one. Fails if the tested host can't be reached.
 pub async fn hosts(api: &Api, args: HostsArgs) -> ProgramExit {
+    if args.gpus {
+        return super::gpus::gpus(api, args).await;
+    }
     let probed = args.host.is_some();
     if !probed && !args.ssh.to_ssh().is_empty() {
         let hint = "name it: sshjobs hosts HOST -p PORT";

@@ -1,5 +1,6 @@
 //! Verbs on hosts.
 
+mod gpus;
 mod hosts;
 mod ping;
 mod trust;

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use super::runner::Runner;
 use super::summary::Summary;
+use crate::hosts::HostRef;
 use crate::runner::SeenJob;
-use crate::runner::turn::{WaitsFor, waits_for};
-use sshjobs_job::AwaitsStdin;
+use crate::runner::SpawnError;
+use crate::runner::turn::{WaitsFor, list_gpus, waits_for};
+use sshjobs_job::{AwaitsStdin, Gpu};
 use sshjobs_output::{Selection, looks_like_prompt};
 
 /// Silence after which a line without an end may be a prompt.
@@ -21,6 +23,11 @@ impl Runner {
     /// The reason for which a job is queued now. `None` if it may start.
     pub async fn waits_for(&self, job: &SeenJob) -> Option<WaitsFor> {
         waits_for(&self.shared, &job.0).await
+    }
+
+    /// The GPUs of a host.
+    pub(crate) async fn list_gpus(&self, host: &HostRef) -> Result<Vec<Gpu>, SpawnError> {
+        list_gpus(&self.shared, host).await
     }
 
     /// A job as an entry of a list.

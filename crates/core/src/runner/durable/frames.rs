@@ -204,6 +204,7 @@ fn evidence_of(end: &SpoolEnd) -> EndEvidence {
         by_signal: measured.by_signal,
         ended_on_host: measured.ended_at,
         attempts: measured.attempts,
+        gpus: Vec::new(),
         used: ResourceUse {
             cpu: measured.cpu,
             peak_memory: measured.peak_memory,

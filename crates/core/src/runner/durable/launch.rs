@@ -14,7 +14,7 @@ use crate::runner::state::{Follower, RunnerState, SpawnError};
 use sshjobs_job::spool::{self, BecomeOrder, SpoolOrder, SpoolReply};
 use sshjobs_job::{
     BECOME_PASSWORD, Become, BecomeRefusal, CommandShell, Job, LoginShell, MachineId, Nonce,
-    ProgramEnd, Stdin, for_shell, from_home, whole_script,
+    ProgramEnd, Stdin, for_shell, from_home, visible_gpus, whole_script,
 };
 use sshjobs_output::printable;
 use sshjobs_output::scrub::hide_in;
@@ -254,6 +254,7 @@ impl Sending<'_> {
             | SpoolReply::At(_)
             | SpoolReply::Moved(_)
             | SpoolReply::Busy
+            | SpoolReply::Taken
             | SpoolReply::NotBecome(_)
             | SpoolReply::Closed) => Err(SpawnError::Spool {
                 host,
@@ -298,6 +299,13 @@ fn refusal(becomes: &Become, why: &str) -> BecomeRefusal {
 /// The order with which a host starts and supervises a job.
 fn order(shared: &RunnerState, job: &Job) -> SpoolOrder {
     let spec = &job.spec;
+    let mut env: Vec<(String, SecretString)> =
+        spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let gpus = job.status().evidence.gpus;
+    if !gpus.is_empty() {
+        let visible = visible_gpus(&gpus).into_iter();
+        env.extend(visible.map(|(name, value)| (name.to_owned(), value.into())));
+    }
     SpoolOrder {
         mark: job.mark.as_str().to_owned(),
         command: match spec.shell {
@@ -306,7 +314,7 @@ fn order(shared: &RunnerState, job: &Job) -> SpoolOrder {
             CommandShell::Posix => for_shell(spec.command_line().into_owned(), LoginShell::Foreign),
         },
         cwd: spec.cwd.as_deref().map(|directory| from_home(directory).to_owned()),
-        env: spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        env,
         stdin: match &spec.stdin {
             Stdin::Open => spool::SpoolStdin::Open,
             Stdin::Closed => spool::SpoolStdin::Closed,

@@ -36,6 +36,6 @@ pub(crate) use frames::outcome;
 pub(crate) use launch::{repeat_start, start_on_host};
 pub(crate) use record::{follow_again, record_started};
 pub(crate) use session::{SshSessions, begin_following};
-pub(crate) use spool_calls::{fenced, install};
+pub(crate) use spool_calls::{fenced, install, run_on};
 #[cfg(test)]
 pub(crate) use {follow_host::follower_of, record::follow_new};

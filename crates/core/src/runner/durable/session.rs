@@ -81,6 +81,7 @@ impl SshSessions {
             | SpoolReply::At(_)
             | SpoolReply::Moved(_)
             | SpoolReply::Busy
+            | SpoolReply::Taken
             | SpoolReply::NotBecome(_)
             | SpoolReply::Closed
             | SpoolReply::Fenced => Ok(()),

@@ -38,7 +38,7 @@ pub(super) async fn launch(
     reservation: SlotReservation,
 ) -> Result<(), SpawnError> {
     let mut reservation = reservation;
-    if !reservation.job.spec.turn.is_now() {
+    if reservation.job.spec.may_wait() {
         reservation.wait_for_turn().await?;
     }
     if reservation.job.fleet.is_some() {

@@ -120,7 +120,7 @@ impl Drop for SlotReservation {
         let Some(why) = self.why_not_started.take() else {
             return;
         };
-        let is_ordered = !self.job.spec.turn.is_now();
+        let is_ordered = self.job.spec.may_wait();
         let is_put_aside =
             is_ordered && self.job.spec.durable && self.shared.stopping.is_cancelled();
         let is_left_to_others = is_put_aside || self.job.is_given_up();

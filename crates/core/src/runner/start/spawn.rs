@@ -160,7 +160,7 @@ async fn launch_in_task(
             launched.await
         }
     };
-    let may_be_refused_later = !job.spec.turn.is_now();
+    let may_be_refused_later = job.spec.may_wait();
     if launch.is_err() && may_be_refused_later && shared.registry().is_known(&job.id) {
         // Such a job is listed with the reason.
         return Ok(job);
@@ -173,7 +173,7 @@ async fn launch_in_task(
 
 /// Waits until it is known whether a job must wait for its turn.
 async fn must_wait(job: &Job, deadline: Instant) -> bool {
-    if job.spec.turn.is_now() {
+    if !job.spec.may_wait() {
         return false;
     }
     let patience = deadline.saturating_duration_since(Instant::now());

@@ -116,6 +116,18 @@ pub enum SpawnError {
         /// How it ended.
         why: String,
     },
+    /// The host will never have the GPUs that the job needs.
+    #[error("{host} has {total} GPUs, of which {fitting} fit; the job needs {wanted}")]
+    TooFewGpus {
+        /// The host.
+        host: String,
+        /// What the job needs.
+        wanted: String,
+        /// How many fit.
+        fitting: usize,
+        /// How many there are.
+        total: usize,
+    },
     /// The queues can't be used.
     #[error("the queues can't be used: {0}")]
     Queue(String),

@@ -16,13 +16,18 @@
 //! processes with waiting jobs do it: each looks at the jobs ahead of its own. A job that is cancelled
 //! leaves the list. While the list can't be read or stored, its jobs wait on.
 //!
+//! Last, a job that needs GPUs asks its host for them, again and again until they are free, and claims them
+//! there (`wait_for_gpus.rs`). The claim is a file beside the job's own, and ends with the job.
+//!
 //! A durable job that waits keeps its record and its place when its process ends. The next process that
 //! serves adopts it and launches it again.
 
 mod change_queue;
+mod wait_for_gpus;
 mod wait_for_turn;
 
 pub use change_queue::{QueueChange, QueueError, QueueStatus, QueuedJobStatus};
 pub(crate) use change_queue::{change_job, hold_queue, list_queues};
+pub(crate) use wait_for_gpus::list_gpus;
 pub use wait_for_turn::WaitsFor;
 pub(crate) use wait_for_turn::{take_turn, waits_for};

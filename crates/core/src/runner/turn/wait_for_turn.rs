@@ -7,8 +7,11 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::wait_for_gpus::wait_for_gpus;
 use crate::runner::foreign::lookup;
-use crate::runner::state::{Lookup, QueueMember, QueueRule, QueueTurn, RunnerState, SpawnError};
+use crate::runner::state::{
+    Lookup, MissingGpus, QueueMember, QueueRule, QueueTurn, RunnerState, SpawnError,
+};
 use sshjobs_job::{Job, JobId, Outcome, Phase, Scope};
 
 /// Why a job is queued.
@@ -27,6 +30,8 @@ pub enum WaitsFor {
     Release,
     /// The release of this queue: a person holds it.
     ReleaseOfQueue(String),
+    /// GPUs of its host.
+    Gpus(MissingGpus),
 }
 
 impl WaitsFor {
@@ -34,7 +39,7 @@ impl WaitsFor {
     pub fn position(&self) -> Option<usize> {
         match self {
             Self::Queue { ahead, .. } => Some(*ahead),
-            Self::Job(_) | Self::Release | Self::ReleaseOfQueue(_) => None,
+            Self::Job(_) | Self::Release | Self::ReleaseOfQueue(_) | Self::Gpus(_) => None,
         }
     }
 }
@@ -46,6 +51,7 @@ impl fmt::Display for WaitsFor {
             Self::Queue { name, ahead: 1 } => write!(f, "is next in the queue {name}"),
             Self::Queue { name, ahead } => write!(f, "is number {ahead} in the queue {name}"),
             Self::Release => write!(f, "is held"),
+            Self::Gpus(missing) => missing.fmt(f),
             Self::ReleaseOfQueue(name) => write!(f, "waits in the queue {name}, which is held"),
         }
     }
@@ -76,7 +82,8 @@ pub(crate) async fn take_turn(
 ) -> Result<(), SpawnError> {
     let waiting = async {
         wait_for_jobs(shared, job).await?;
-        wait_in_queue(shared, job).await
+        wait_in_queue(shared, job).await?;
+        wait_for_gpus(shared, job).await
     };
     tokio::select! {
         // In this order: when the program ends, jobs after which this one comes seem to end, too.
@@ -218,12 +225,21 @@ pub(crate) async fn waits_for(shared: &Arc<RunnerState>, job: &Job) -> Option<Wa
             return Some(WaitsFor::Job(id.clone()));
         }
     }
-    let name = turn.queue.clone()?;
-    let queues = shared.queues.read().await.ok()?;
-    match queues.turn_of(&job.id, shared.queue_rule(&name))? {
-        QueueTurn::Now => None,
-        QueueTurn::Behind(ahead) => Some(WaitsFor::Queue { name, ahead }),
-        QueueTurn::JobHeld => Some(WaitsFor::Release),
-        QueueTurn::QueueHeld => Some(WaitsFor::ReleaseOfQueue(name)),
+    if let Some(name) = turn.queue.clone() {
+        let queues = shared.queues.read().await.ok()?;
+        match queues.turn_of(&job.id, shared.queue_rule(&name)) {
+            Some(QueueTurn::Behind(ahead)) => return Some(WaitsFor::Queue { name, ahead }),
+            Some(QueueTurn::JobHeld) => return Some(WaitsFor::Release),
+            Some(QueueTurn::QueueHeld) => return Some(WaitsFor::ReleaseOfQueue(name)),
+            Some(QueueTurn::Now) | None => {}
+        }
     }
+    let request = job.spec.gpus.as_ref()?;
+    let known = shared.missing_gpus().get(&job.id).cloned();
+    // Another process may be the one that waits.
+    Some(WaitsFor::Gpus(known.unwrap_or_else(|| MissingGpus {
+        needed: request.count,
+        fitting: None,
+        host: job.spec.host.clone(),
+    })))
 }

@@ -128,6 +128,9 @@ pub struct JobEntry {
     /// How often it was started, if it could be restarted and has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+    /// GPUs that it was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<String>,
     /// The working tree that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeEntry>,
@@ -397,6 +400,7 @@ impl JobEntry {
             durable: fleet.is_durable(),
             pty: false,
             attempts: None,
+            gpus: Vec::new(),
             tree: None,
             chosen_from: None,
             has_leftovers: false,
@@ -444,6 +448,7 @@ impl JobEntry {
             durable: facts.durable,
             pty: facts.terminal.is_some(),
             attempts: status.evidence.attempts,
+            gpus: status.evidence.gpus.clone(),
             tree: facts.tree.map(TreeEntry::from),
             chosen_from: facts.chosen_from,
             has_leftovers,

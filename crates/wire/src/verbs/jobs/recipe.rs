@@ -125,6 +125,7 @@ fn start_of(recipe: &Recipe) -> CommandRequest {
             .as_ref()
             .map(|warn| format!("{}@{}", warn.signal, warn.before.as_secs_f64())),
         env_setup: facts.env_setup.clone(),
+        gpus: facts.gpus.as_ref().map(ToString::to_string),
         ..CommandRequest::default()
     }
 }

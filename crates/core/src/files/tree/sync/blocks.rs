@@ -1,8 +1,8 @@
 //! A large file that a host has in another version: only blocks that differ are sent.
 //!
 //! The host prints the digest of each block of its file, and copies the file. The blocks that differ here are written into
-//! the copy, which then takes the file's place. Bytes that are inserted shift all blocks behind them, and are sent with
-//! these.
+//! the copy, which then takes the file's place. Inserted bytes shift all blocks behind them, which are then sent, too, with
+//! them.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use sshjobs_tree::FileFacts;
 
+use super::exclusive::sync_id;
 use crate::files::host_files::HostFiles;
 use crate::files::lock::Removal;
 use crate::files::progress::TransferProgress;
@@ -36,6 +37,7 @@ pub(super) struct WrittenBlocks {
 
 /// The file at the source: its digest, and those of its blocks.
 struct LocalBlocks {
+    size: u64,
     whole: Digest,
     blocks: Vec<Digest>,
 }
@@ -50,7 +52,8 @@ impl HostFiles {
         facts: &FileFacts,
         progress: &Arc<TransferProgress>,
     ) -> Result<Option<WrittenBlocks>, FilesError> {
-        let part = path.beside(".", ".sshjobs-blocks.part");
+        let id = sync_id(self, root);
+        let part = path.beside(".", &format!(".sshjobs-{id}.part"));
         let removal = Removal::new(self, &part);
         let (here, there) = tokio::join!(
             local_blocks(root, below),
@@ -58,6 +61,10 @@ impl HostFiles {
         );
         let here = here.map_err(FilesError::local(&root.join(below)))?;
         let Some(there) = there? else { return Ok(None) };
+        if here.size != facts.size {
+            // It has changed since it was listed.
+            return Ok(None);
+        }
         let differing: Vec<u64> = (0_u64..)
             .zip(&here.blocks)
             .filter(|(index, digest)| {
@@ -117,7 +124,7 @@ impl HostFiles {
         let script = format!(
             "{} p=$d; {} {FIND_TOOL} \
              umask 077; rm -f \"$p\"; {{ cp --reflink=auto \"$d\" \"$p\" 2>/dev/null || cp \"$d\" \"$p\"; }} || exit 1; \
-             {DIGEST_ALL}",
+             d=$p; {DIGEST_ALL}",
             directory_variable(part),
             directory_variable(path),
         );
@@ -178,6 +185,7 @@ async fn local_blocks(root: &Path, below: &Path) -> io::Result<LocalBlocks> {
         let mut file = open_below(&root, &below)?;
         let mut whole = Hasher::default();
         let mut blocks = Vec::new();
+        let mut size = 0;
         loop {
             let mut block = Vec::new();
             (&mut file).take(BLOCK).read_to_end(&mut block)?;
@@ -185,9 +193,11 @@ async fn local_blocks(root: &Path, below: &Path) -> io::Result<LocalBlocks> {
                 break;
             }
             whole.update(&block);
+            size += block.len() as u64;
             blocks.push(Digest::of(&block));
         }
         Ok(LocalBlocks {
+            size,
             whole: whole.digest(),
             blocks,
         })

@@ -1,4 +1,4 @@
-//! One sync at a time of a directory of a host, for all processes of an account on this machine.
+//! Lets one process of this account at a time sync with a directory.
 //!
 //! Syncs of several machines, or to several hosts with the same home directory, may overlap: each stages its files in a
 //! directory of its own, and replaces each file at once.
@@ -22,7 +22,7 @@ use crate::files::{FilesError, Hasher, RemotePath};
 
 /// How long another sync is waited for.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
-/// Pause between attempts.
+/// Pause between attempts: flock(2) has no time limit.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Hexadecimal digits of an id.
 const ID_DIGITS: usize = 16;
@@ -34,10 +34,23 @@ pub(super) struct Exclusive {
 }
 
 impl Exclusive {
-    /// Waits until no other process of this machine syncs the directory.
-    pub(super) async fn take(files: &HostFiles, target: &RemotePath) -> Result<Self, FilesError> {
+    /// Waits until no other process of this machine syncs to a directory of a host.
+    pub(super) async fn to_host(
+        files: &HostFiles,
+        target: &RemotePath,
+    ) -> Result<Self, FilesError> {
         let host = files.user.host.to_string();
-        let file = match lock_file(&id(&[host.as_bytes(), target.as_bytes()])) {
+        Self::take(&id(&[host.as_bytes(), target.as_bytes()]), target).await
+    }
+
+    /// Waits until no other process of this machine syncs `source` or another directory of a host to `local`.
+    pub(super) async fn to_here(local: &Path, source: &RemotePath) -> Result<Self, FilesError> {
+        let local = local.canonicalize().unwrap_or_else(|_| local.to_owned());
+        Self::take(&id(&[local.as_os_str().as_bytes()]), source).await
+    }
+
+    async fn take(id: &str, target: &RemotePath) -> Result<Self, FilesError> {
+        let file = match lock_file(id) {
             Ok(file) => file,
             Err(error) => {
                 tracing::debug!(%error, "syncs of other processes can't be waited for");

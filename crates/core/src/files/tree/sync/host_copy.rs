@@ -1,4 +1,4 @@
-//! What a host has of a tree.
+//! The target directory on a host: its entries, and its manifest.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -19,18 +19,20 @@ pub(super) const IGNORED: &[u8] = b"*\n";
 const NO_DIRECTORY: u32 = 3;
 /// Exit status of the script on a host without GNU find.
 const NO_FIND: u32 = 4;
-/// Maximum bytes of a list: a million entries.
+/// Maximum bytes of a list and a manifest.
 const MOST_LISTED: usize = 256 << 20;
 /// Maximum bytes of a manifest.
 const MOST_MANIFEST: u64 = 256 << 20;
 /// Directories listed at the same time on a host without GNU find.
 const AT_A_TIME: usize = 32;
 
-/// What a host has of a tree.
+/// A directory of a host, as a sync finds it.
 #[derive(Debug, Default)]
 pub(super) struct HostCopy {
     /// Whether the directory exists.
     pub(super) exists: bool,
+    /// Whether all of its directories could be listed. What is written into the others fails.
+    pub(super) is_complete: bool,
     /// Its entries.
     pub(super) tree: Tree,
     /// The directory of syncs in it.
@@ -45,9 +47,9 @@ impl HostFiles {
         let script = format!(
             "{} cd -- \"$d\" 2>/dev/null || exit {NO_DIRECTORY}; \
              find . -prune -printf '' >/dev/null 2>&1 || exit {NO_FIND}; \
-             m={SYNC_DIRECTORY}/{MANIFEST}; if [ -f $m ] && [ ! -h {SYNC_DIRECTORY} ] && [ ! -h $m ]; \
-             then echo $(($(wc -c <$m))); cat $m; else echo 0; fi; \
-             LC_ALL=C find . -mindepth 1 -printf '{}'",
+             LC_ALL=C find . -mindepth 1 -printf '{}'; s=$?; printf '\\000\\000\\000'; \
+             m={SYNC_DIRECTORY}/{MANIFEST}; \
+             [ ! -f $m ] || [ -h {SYNC_DIRECTORY} ] || [ -h $m ] || cat $m; exit $s",
             directory_variable(target),
             Tree::FIND_FORMAT
         );
@@ -62,22 +64,16 @@ impl HostFiles {
                 Some(_) => Err(refused(target, "it is not a directory that can be entered")),
             };
         }
-        // Otherwise find could not read some directories. They count as empty, and what is written into them fails.
-        if ended.status.is_none() {
+        // GNU find ends with 1 if it could not read some directories.
+        if !matches!(ended.status, Some(0 | 1)) {
             return Err(refused(target, "the list of its files has broken off"));
         }
-        let (length, rest) = printed
-            .bytes
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .and_then(|end| printed.bytes.split_at_checked(end + 1))
-            .ok_or_else(|| refused(target, "the list of its files can't be read"))?;
-        let length = String::from_utf8_lossy(length).trim().parse().unwrap_or(usize::MAX);
-        let (manifest, listed) = rest
-            .split_at_checked(length)
-            .ok_or_else(|| refused(target, "the list of its files can't be read"))?;
-        let tree = Tree::from_find(listed).map_err(|error| bad_list(target, &error))?;
-        HostCopy::new(target, tree, manifest)
+        let listed = Tree::from_find(&printed.bytes);
+        let (tree, manifest) = listed.map_err(|error| bad_list(target, &error))?;
+        Ok(HostCopy {
+            is_complete: ended.status == Some(0),
+            ..HostCopy::new(target, tree, manifest)?
+        })
     }
 
     /// The same by SFTP, where the host has no GNU find.
@@ -88,6 +84,7 @@ impl HostFiles {
             Some(_) => return Err(refused(target, "it is not a directory")),
         }
         let mut tree = Tree::default();
+        let mut is_complete = true;
         let mut directories = vec![PathBuf::new()];
         while !directories.is_empty() {
             let listing = std::mem::take(&mut directories).into_iter().map(async |below| {
@@ -98,9 +95,9 @@ impl HostFiles {
             while let Some((below, entries)) = listed.next().await {
                 let entries = match entries {
                     Err(error) if error.is_lost_connection() => return Err(error),
-                    // What is written into it fails.
                     Err(error) => {
                         tracing::debug!(%error, "a directory can't be listed");
+                        is_complete = false;
                         continue;
                     }
                     Ok(entries) => entries,
@@ -125,7 +122,10 @@ impl HostFiles {
                 self.read_whole(&path, MOST_MANIFEST).await?
             }
         };
-        HostCopy::new(target, tree, &manifest)
+        Ok(HostCopy {
+            is_complete,
+            ..HostCopy::new(target, tree, &manifest)?
+        })
     }
 
     async fn kind_of(
@@ -168,13 +168,13 @@ impl HostCopy {
         let manifest = if manifest.is_empty() {
             Manifest::default()
         } else {
-            Manifest::parse(manifest).unwrap_or_else(|error: BadManifest| {
-                tracing::warn!(%target, %error, "nothing is deleted there");
-                Manifest::default()
-            })
+            Manifest::parse(manifest).map_err(|error: BadManifest| {
+                refused(target, &format!("{error}; remove {SYNC_DIRECTORY} in it"))
+            })?
         };
         Ok(Self {
             exists: true,
+            is_complete: true,
             tree,
             own,
             manifest,
@@ -195,7 +195,7 @@ fn bad_list(target: &RemotePath, error: &BadEntry) -> FilesError {
     refused(target, &error.to_string())
 }
 
-/// Output of a host, up to a limit. More is an error of the writer.
+/// Output of a host, up to a limit. Writing more fails.
 #[derive(Default)]
 struct LimitedBuffer {
     bytes: Vec<u8>,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use sshjobs_tree::Exclusions;
+use sshjobs_tree::{Exclusions, SyncPlan};
 
 use crate::files::FilesError;
 
@@ -34,24 +34,36 @@ pub struct SyncReport {
     pub skipped: Vec<PathBuf>,
     /// Entries that were not written, and why.
     pub failed: Vec<(PathBuf, FilesError)>,
+    /// Whether a dry run would make directories or change permissions.
+    pub(super) changes_modes: bool,
     /// The commit that is checked out at the source, if it is a working tree of git.
     pub commit: Option<String>,
-    /// A hash of all paths and contents of the tree. Absent with [`SyncOptions::dry_run`], and if an entry failed.
+    /// A hash of all paths and contents of the tree. Absent after a dry run that would change something, after a sync
+    /// from a host, and if an entry failed.
     pub hash: Option<String>,
 }
 
 impl SyncReport {
+    /// Adds what a dry run would do.
+    pub(super) fn add_plan(&mut self, plan: &SyncPlan) {
+        self.sent.extend(plan.send.iter().chain(&plan.compare).cloned());
+        self.deleted.extend(plan.delete.iter().chain(&plan.delete_directories).cloned());
+        self.changes_modes = !plan.make.is_empty() || !plan.set_mode.is_empty();
+    }
+
     /// The same after an earlier round, whose failures this one has mended or met again.
-    pub(super) fn after(mut self, earlier: Self) -> Self {
+    #[must_use]
+    pub(crate) fn after(mut self, earlier: Self) -> Self {
         self.sent.extend(earlier.sent);
         self.deleted.extend(earlier.deleted);
         self.bytes += earlier.bytes;
         self.sent_bytes += earlier.sent_bytes;
+        self.changes_modes |= earlier.changes_modes;
         self
     }
 
     /// Whether the target was changed, or would be.
     pub fn has_changes(&self) -> bool {
-        !self.sent.is_empty() || !self.deleted.is_empty()
+        !self.sent.is_empty() || !self.deleted.is_empty() || self.changes_modes
     }
 }

@@ -117,6 +117,7 @@ impl Staging<'_> {
                         unusable.push(path);
                     }
                 }
+                EntryKind::Link { .. } if entries.contains(path) => unusable.push(path),
                 // Anything else would get to a place where nothing belongs.
                 EntryKind::Directory { .. }
                 | EntryKind::File(_)

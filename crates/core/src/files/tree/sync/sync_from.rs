@@ -28,7 +28,7 @@ use crate::files::tree::archive::{
     KeptAttributes, OWNER_RWX, is_real_directory, merge, open_directory, set_mode_below, unpack,
 };
 use crate::files::tree::put_tree::{AT_A_TIME, NO_TAR, local_digests};
-use crate::files::{FilesError, RemotePath};
+use crate::files::{Digest, FilesError, RemotePath};
 
 /// Size from which a file is received by itself, so that a cut transfer of it continues.
 const LARGE: u64 = 8 << 20;
@@ -50,16 +50,20 @@ impl HostFiles {
         progress: &Arc<TransferProgress>,
     ) -> Result<SyncReport, FilesError> {
         let source = self.expand(source).await?;
+        let _exclusive = if options.dry_run {
+            None
+        } else {
+            fs::create_dir_all(local).map_err(FilesError::local(local))?;
+            Some(Exclusive::to_here(local, &source).await?)
+        };
         let copy = self.look_at_copy(&source).await?;
         if !copy.exists {
             return Err(refused(&source, "there is no such directory"));
         }
         let mut wanted = copy.tree.clone();
+        // The host must not change the hooks of a repository here.
+        wanted.entries.retain(|path, _| path.iter().all(|name| name != ".git"));
         options.exclusions.remove_from(&mut wanted);
-        if !options.dry_run {
-            fs::create_dir_all(local).map_err(FilesError::local(local))?;
-        }
-        let _exclusive = Exclusive::take(self, &source).await?;
         let syncing = SyncFrom {
             files: self,
             local,
@@ -69,12 +73,12 @@ impl HostFiles {
         };
         let (here, written) = syncing.look_here().map_err(FilesError::local(local))?;
         let plan = SyncPlan::new(&wanted, &here, &written, |path| {
-            copy.tree.entries.contains_key(path)
+            // What could not be listed is not known to be gone.
+            !copy.is_complete || copy.tree.entries.contains_key(path)
         });
         let mut report = syncing.new_report(&plan);
         if options.dry_run {
-            report.sent.extend(plan.send.iter().chain(&plan.compare).cloned());
-            report.deleted = plan.delete;
+            report.add_plan(&plan);
         } else if !plan.is_empty() {
             syncing.run(&plan, here, written, &mut report).await?;
         }
@@ -111,10 +115,9 @@ impl SyncFrom<'_> {
         }
         let tree = WorkingTree::read_all(self.local)?.tree;
         let manifest = match fs::read(own.join(MANIFEST)) {
-            Ok(text) => Manifest::parse(&text).unwrap_or_else(|error| {
-                tracing::warn!(directory = %self.local.display(), %error, "nothing is deleted there");
-                Manifest::default()
-            }),
+            Ok(text) => Manifest::parse(&text).map_err(|error| {
+                io::Error::other(format!("{error}; remove {SYNC_DIRECTORY} in it"))
+            })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Manifest::default(),
             Err(error) => return Err(error),
         };
@@ -173,6 +176,7 @@ impl SyncFrom<'_> {
             self.set_mode(&root, path, report);
         }
         fs::remove_dir_all(&staged).map_err(failed_here())?;
+        fs::remove_dir_all(parts_of(&staged)).map_err(failed_here())?;
 
         let failed: Vec<PathBuf> = report.failed.iter().map(|(path, _)| path.clone()).collect();
         let has_failed = |path: &Path| failed.iter().any(|failed| path.starts_with(failed));
@@ -250,7 +254,15 @@ impl SyncFrom<'_> {
     ) -> Result<Received, FilesError> {
         let size_of = |path: &Path| self.wanted.file(path).map_or(0, |facts| facts.size);
         self.progress.expect(receive.iter().map(|path| size_of(path)).sum());
+        // What an earlier sync has left is not planned, and must not get to its place. Only parts of large files stay.
+        match fs::remove_dir_all(staged) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(FilesError::local(staged)(error));
+            }
+            Ok(()) | Err(_) => {}
+        }
         make_private(staged).map_err(FilesError::local(staged))?;
+        make_private(&parts_of(staged)).map_err(FilesError::local(staged))?;
         let (large, small): (Vec<PathBuf>, Vec<PathBuf>) =
             receive.into_iter().partition(|path| size_of(path) >= LARGE);
         // An archive has files of any size, and the policy may limit that of one file.
@@ -405,8 +417,11 @@ impl SyncFrom<'_> {
         let here = || FilesError::local(&local);
         let remote = self.source.join(below.as_os_str().as_bytes());
         fs::create_dir_all(local.parent().unwrap_or(staged)).map_err(here())?;
+        // Beside the staging directory, so that the next sync continues a file that was cut.
+        let part = parts_of(staged).join(Digest::of(below.as_os_str().as_bytes()).to_string());
         let options = GetOptions::default();
-        let got = self.files.get(&remote, &local, options, self.progress).await?;
+        let got = self.files.get(&remote, &part, options, self.progress).await?;
+        fs::rename(&part, &local).map_err(here())?;
         let facts = self.wanted.file(below).copied();
         let facts = facts.ok_or_else(|| here()(io::ErrorKind::NotFound.into()))?;
         let file = fs::File::open(&local).map_err(here())?;
@@ -432,6 +447,11 @@ impl SyncFrom<'_> {
             report.failed.push((path.to_owned(), error));
         }
     }
+}
+
+/// The directory of large files that are not whole yet.
+fn parts_of(staged: &Path) -> PathBuf {
+    staged.with_extension("parts")
 }
 
 /// Gives a file the mode and the time of the source.

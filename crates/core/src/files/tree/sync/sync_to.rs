@@ -65,13 +65,15 @@ impl HostFiles {
         let mut plan = syncing.plan(&copy);
         let mut report = syncing.new_report(&plan);
         if options.dry_run {
-            report.sent.extend(plan.send.iter().chain(&plan.compare).cloned());
-            report.deleted = plan.delete;
+            report.add_plan(&plan);
+            if !report.has_changes() {
+                report.hash = syncing.hash(&copy.manifest).await;
+            }
         } else if !plan.is_empty() || !copy.exists {
             self.make_directories(&target).await?;
             let own = target.join(SYNC_DIRECTORY.as_bytes());
             self.make_directory_without_link(&own).await?;
-            let _exclusive = Exclusive::take(self, &target).await?;
+            let _exclusive = Exclusive::to_host(self, &target).await?;
             for _ in 0..MOST_ROUNDS {
                 // Another sync may have ended meanwhile.
                 copy = self.look_at_copy(&target).await?;
@@ -79,7 +81,7 @@ impl HostFiles {
                 report = syncing.new_report(&plan).after(report);
                 syncing.run(&plan, copy, &mut report).await?;
                 // Another machine may have made a directory at the same time: the next round finds it there.
-                if report.failed.len() == plan.blocked.len() {
+                if !report.failed.iter().any(|(path, _)| plan.make.contains(path)) {
                     break;
                 }
             }
@@ -109,7 +111,14 @@ struct SyncTo<'a> {
 
 impl SyncTo<'_> {
     fn plan(&self, copy: &HostCopy) -> SyncPlan {
-        let is_here = |path: &Path| self.local.join(path).symlink_metadata().is_ok();
+        // What can't be looked at is not known to be gone.
+        let is_here = |path: &Path| match self.local.join(path).symlink_metadata() {
+            Ok(_) => true,
+            Err(error) => !matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ),
+        };
         SyncPlan::new(self.source, &copy.tree, &copy.manifest, is_here)
     }
 
@@ -147,9 +156,11 @@ impl SyncTo<'_> {
         self.write_own(MANIFEST, planned.encode()).await?;
 
         self.delete(plan, report).await?;
+        send.retain(|path| !report.failed.iter().any(|(failed, _)| path == failed));
         let sending = SyncSending { plan, copy: &copy };
         self.send(&sending, send, &mut written, report).await?;
-        self.set_modes(&plan.set_mode, report).await;
+        let changed: Vec<PathBuf> = plan.set_mode.iter().rev().cloned().collect();
+        self.set_modes(&changed, report).await?;
 
         // What was there before and is equal belongs to the tree, too: it is deleted when it is gone here.
         let failed: Vec<&PathBuf> = report.failed.iter().map(|(path, _)| path).collect();
@@ -254,8 +265,18 @@ impl SyncTo<'_> {
             let request = SftpRequest::Rmdir(self.place(path).bytes());
             match self.files.session.status(request).await {
                 Ok(()) => report.deleted.push(path.clone()),
-                // Something else is in it.
-                Err(error) => tracing::debug!(%error, ?path, "a directory stays"),
+                Err(error) => {
+                    let error = FilesError::on("remove", &self.place(path))(error);
+                    if error.is_lost_connection() {
+                        return Err(error);
+                    }
+                    // Something else is in it.
+                    tracing::debug!(%error, ?path, "a directory stays");
+                    if plan.send.contains(path) {
+                        let why = "a directory with files that no sync has written is in its place";
+                        report.failed.push((path.clone(), refused(&self.place(path), why)));
+                    }
+                }
             }
         }
         Ok(())
@@ -292,6 +313,7 @@ impl SyncTo<'_> {
             staging.send(&plan.make, &small, &left).await?
         };
         let mut one_by_one = large;
+        let mut directories = Vec::new();
         if staged.is_complete {
             // One rename brings a new directory with all that is in it.
             let made: BTreeSet<&Path> = plan.make.iter().map(PathBuf::as_path).collect();
@@ -320,10 +342,13 @@ impl SyncTo<'_> {
             one_by_one.extend(staged.changed);
         } else {
             self.make_all(&plan.make, report).await?;
+            // The deepest first: the mode of a directory may forbid to enter it.
+            directories = plan.make.iter().rev().cloned().collect();
             self.link_all(&small, report).await?;
             one_by_one.extend(small.into_iter().filter(|path| self.source.file(path).is_some()));
         }
         self.put_all(one_by_one, &copy.tree, written, report).await?;
+        self.set_modes(&directories, report).await?;
         staging.restrict(&plan.make).await;
         staging.discard().await
     }
@@ -423,7 +448,11 @@ impl SyncTo<'_> {
         })
     }
 
-    async fn set_modes(&self, paths: &[PathBuf], report: &mut SyncReport) {
+    async fn set_modes(
+        &self,
+        paths: &[PathBuf],
+        report: &mut SyncReport,
+    ) -> Result<(), FilesError> {
         for below in paths {
             let mode = match self.source.entries.get(below) {
                 Some(EntryKind::File(facts)) => facts.mode,
@@ -436,10 +465,14 @@ impl SyncTo<'_> {
                 Ok(()) => report.unchanged += u64::from(self.source.file(below).is_some()),
                 Err(error) => {
                     let error = FilesError::on("change the mode of", &path)(error);
+                    if error.is_lost_connection() {
+                        return Err(error);
+                    }
                     report.failed.push((below.clone(), error));
                 }
             }
         }
+        Ok(())
     }
 
     /// The hash of the tree. `None` if a file can't be read any more.

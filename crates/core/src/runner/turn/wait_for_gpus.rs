@@ -1,0 +1,110 @@
+//! Waits until the host of a job has GPUs for it, and claims them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::hosts::{HostRef, run_short};
+use crate::runner::durable::run_on;
+use crate::runner::state::{MissingGpus, RunnerState, SpawnError};
+use sshjobs_job::spool::{self, SpoolReply};
+use sshjobs_job::{Gpu, GpuRequest, Job, parse_gpus};
+
+/// Interval at which a host is asked again.
+const LOOK: Duration = Duration::from_secs(5);
+/// Pause after another job was faster.
+const SHORT: Duration = Duration::from_millis(200);
+/// Time limit for a host to list its GPUs.
+const LISTING_TIME: Duration = Duration::from_secs(30);
+
+/// Waits until the host has the GPUs that a job needs. They then belong to the job, until it ends.
+pub(super) async fn wait_for_gpus(shared: &Arc<RunnerState>, job: &Job) -> Result<(), SpawnError> {
+    let Some(request) = &job.spec.gpus else { return Ok(()) };
+    loop {
+        match claim(shared, job, request).await? {
+            Claim::Made(ids) => {
+                job.give_gpus(ids);
+                shared.missing_gpus().remove(&job.id);
+                return Ok(());
+            }
+            Claim::Lost => sleep(SHORT).await,
+            Claim::Missing(missing) => {
+                shared.missing_gpus().insert(job.id.clone(), missing);
+                job.queue();
+                sleep(LOOK).await;
+            }
+        }
+    }
+}
+
+enum Claim {
+    /// The job has these devices.
+    Made(Vec<String>),
+    /// Another job has taken one of them meanwhile.
+    Lost,
+    /// There are not enough now.
+    Missing(MissingGpus),
+}
+
+async fn claim(
+    shared: &Arc<RunnerState>,
+    job: &Job,
+    request: &GpuRequest,
+) -> Result<Claim, SpawnError> {
+    let host = &job.spec.host;
+    let gpus = list_gpus(shared, &HostRef::of(job)).await?;
+    let own = |gpu: &&Gpu| gpu.job.as_deref() == Some(job.id.as_str());
+    let fitting: Vec<&Gpu> = gpus.iter().filter(|gpu| gpu.fits(&request.kind)).collect();
+    if fitting.len() < request.count {
+        return Err(SpawnError::TooFewGpus {
+            host: host.clone(),
+            wanted: request.to_string(),
+            fitting: fitting.len(),
+            total: gpus.len(),
+        });
+    }
+    // Those of an earlier attempt first.
+    let held = fitting.iter().filter(|gpu| own(gpu));
+    let free = fitting.iter().filter(|gpu| gpu.is_free());
+    let mut chosen: Vec<String> =
+        held.chain(free).map(|gpu| gpu.id.clone()).take(request.count).collect();
+    if chosen.len() < request.count {
+        return Ok(Claim::Missing(MissingGpus {
+            needed: request.count,
+            fitting: Some(fitting.len()),
+            host: host.clone(),
+        }));
+    }
+    // In one order, so that of two jobs that want the same devices one gets all.
+    chosen.sort();
+    let lease = shared.hosts.pool().lease(&HostRef::of(job)).await?;
+    let command = spool::claim_gpus(job.id.as_str(), &chosen);
+    let answer = run_on(lease.connection(), &command, &[]).await;
+    let answer = answer.map_err(|error| SpawnError::channel(job, error))?;
+    if answer == SpoolReply::Done {
+        return Ok(Claim::Made(chosen));
+    }
+    if answer == SpoolReply::Taken {
+        return Ok(Claim::Lost);
+    }
+    Err(SpawnError::Spool {
+        host: host.clone(),
+        why: format!("it answered {answer:?}"),
+    })
+}
+
+/// The GPUs of a host.
+pub(crate) async fn list_gpus(
+    shared: &RunnerState,
+    host: &HostRef,
+) -> Result<Vec<Gpu>, SpawnError> {
+    let lease = shared.hosts.pool().lease(host).await?;
+    let failed = |source| SpawnError::Channel {
+        host: host.name.clone(),
+        source,
+    };
+    let opened = lease.connection().open().await.map_err(failed)?;
+    let printed = run_short(opened.channel, &spool::list_gpus(), LISTING_TIME).await;
+    Ok(parse_gpus(&printed.map_err(failed)?.stdout))
+}
