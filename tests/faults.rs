@@ -332,6 +332,7 @@ async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
     let probe = || HostsRequest {
         host: Some(HOST.to_owned()),
         tag: None,
+        ..HostsRequest::default()
     };
     let host = service.hosts(probe()).await.unwrap().hosts.remove(0);
     assert!(host.connected && host.host_key.unwrap().starts_with("ssh-ed25519 SHA256:"));

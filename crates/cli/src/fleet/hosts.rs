@@ -61,7 +61,11 @@ async fn listed(api: &Api, word: &str) -> Result<Vec<String>, Error> {
     }
     let tag = word.strip_prefix("tag:").map(str::to_owned);
     let is_tag = tag.is_some();
-    let hosts = api.hosts(HostsRequest { host: None, tag }).await?.hosts;
+    let request = HostsRequest {
+        tag,
+        ..HostsRequest::default()
+    };
+    let hosts = api.hosts(request).await?.hosts;
     let names = hosts.into_iter().map(|host| host.name);
     // The request has already selected by tag.
     Ok(names.filter(|name| is_tag || glob_matches(word, name)).collect())

@@ -1,4 +1,4 @@
-//! The working tree that a command is given: progress while it is sent, and what has changed in it.
+//! The working tree that a command is given: progress while it is sent, and its changes.
 
 use super::files::shown;
 use crate::note;
@@ -21,7 +21,7 @@ pub(super) async fn while_sending<T>(
     }
 }
 
-/// Says what has changed in the tree since the job that is started again.
+/// Reports changes in the tree since the job that is started again.
 pub(super) fn note_changes(earlier: Option<&JobTree>, tree: Option<&TreeEntry>) {
     if let (Some(earlier), Some(tree)) = (earlier, tree) {
         note(&changes(earlier, tree));

@@ -12,7 +12,7 @@
 //! | `remote_file.rs` | reads and writes with many requests in flight |
 //! | `upload.rs`, `download.rs` | one file, whole and verified |
 //! | `lock.rs`, `part_name.rs` | writers of the same file at the same time |
-//! | `tree/` | directories; `tree/sync/`: what has changed of one |
+//! | `tree/` | directories; `tree/sync/`: changes of one |
 //! | `edit.rs` | edits of a text, and differences; pure |
 
 mod digest;

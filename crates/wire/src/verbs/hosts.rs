@@ -23,6 +23,9 @@ pub struct HostsRequest {
     /// List only hosts with this tag.
     #[serde(default)]
     pub tag: Option<String>,
+    /// List the GPUs of host.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub gpus: bool,
 }
 
 /// The hosts.
@@ -149,7 +152,10 @@ impl Service {
         };
         if let Some(name) = &request.host
             && let Some(entry) = reply.hosts.first_mut()
+            && request.gpus
             && entry.connected
+            // A forced command would run for it.
+            && entry.login_shell.as_deref() != Some("bare")
         {
             let gpus = self.jobs.gpus(name).await.unwrap_or_else(|error| {
                 tracing::debug!(host = name, %error, "its GPUs can't be listed");

@@ -207,7 +207,7 @@ impl CopyResult {
 }
 
 impl CopyResult {
-    /// A line with the counts of a sync. Before it, what a dry run would do: a line for each entry.
+    /// A line with the counts of a sync. Before it, the steps of a dry run: a line for each entry.
     fn sync_lines(&self, sent: &[Value], deleted: &[Value]) -> String {
         let is_dry_run = self.change == "dry_run";
         let mut lines = String::new();

@@ -32,8 +32,11 @@ async fn list(api: &Api, args: HostsArgs) -> Result<ProgramExit, Error> {
     let names = match args.host {
         Some(name) => vec![name],
         None => {
-            let tag = args.tag;
-            let listed = api.hosts(HostsRequest { host: None, tag }).await?;
+            let request = HostsRequest {
+                tag: args.tag,
+                ..HostsRequest::default()
+            };
+            let listed = api.hosts(request).await?;
             listed.hosts.into_iter().map(|host| host.name).collect()
         }
     };
@@ -65,8 +68,12 @@ async fn list(api: &Api, args: HostsArgs) -> Result<ProgramExit, Error> {
 
 /// A host with its GPUs. One that can't be asked counts as not reached.
 async fn one(api: &Api, name: String) -> Vec<HostEntry> {
-    let host = Some(name.clone());
-    match api.hosts(HostsRequest { host, tag: None }).await {
+    let request = HostsRequest {
+        host: Some(name.clone()),
+        gpus: true,
+        ..HostsRequest::default()
+    };
+    match api.hosts(request).await {
         Ok(reply) => reply.hosts,
         Err(error) => {
             report(&error);

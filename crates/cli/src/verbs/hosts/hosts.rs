@@ -28,6 +28,7 @@ pub async fn hosts(api: &Api, args: HostsArgs) -> ProgramExit {
         .hosts(HostsRequest {
             host: args.host,
             tag: args.tag,
+            ..HostsRequest::default()
         })
         .await
     {

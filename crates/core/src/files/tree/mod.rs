@@ -1,5 +1,5 @@
 //! Directories with all that is in them: through one tar stream where the target is new and the host
-//! has tar, otherwise file by file, many at a time. [`sync`] sends only what has changed.
+//! has tar, otherwise file by file, many at a time. [`sync`] sends changes only.
 
 mod archive;
 mod get_tree;

@@ -31,7 +31,7 @@ const AT_A_TIME: usize = 32;
 pub(super) struct HostCopy {
     /// Whether the directory exists.
     pub(super) exists: bool,
-    /// Whether all of its directories could be listed. What is written into the others fails.
+    /// Whether all of its directories could be listed. Writes into the others fail.
     pub(super) is_complete: bool,
     /// Its entries.
     pub(super) tree: Tree,

@@ -1,4 +1,4 @@
-//! One-way copies of a working tree that send only what has changed, and delete only what an earlier one has written.
+//! One-way copies of a working tree that send changes only, and delete only files of earlier copies.
 //!
 //! [`HostFiles::sync_to`](crate::files::HostFiles::sync_to), in order:
 //!
@@ -8,10 +8,10 @@
 //! 4. The manifest gets everything that is going to be written, so that a cut sync leaves nothing that a later one could
 //!    not delete.
 //! 5. `staging.rs`: small files and links go as one tar stream into a directory of their own, are verified there and then
-//!    renamed to their places. A cut sync leaves verified files there, and the next one does not send them again.
+//!    renamed to their places. A cut sync leaves whole files there; the next one verifies them and does not send them again.
 //! 6. Large files are sent one by one; of those that are there in another version, `blocks.rs` sends only the blocks that
 //!    differ.
-//! 7. The manifest gets what was written.
+//! 7. The manifest gets the digests of the written files.
 //!
 //! `sync_from.rs` is the other direction, with the manifest here.
 

@@ -1,4 +1,4 @@
-//! What a sync is to do, and what it did.
+//! Options and results of a sync.
 
 use std::path::PathBuf;
 
