@@ -361,8 +361,17 @@ async fn a_job_is_started_again_after_a_reboot_if_that_is_wanted() {
     ];
     let job = spawn(&sshd, &[&words[..], &[HOST, "--", command]].concat());
     let spool = sshd.spool(&job);
-    eventually("it runs", async || spool.join("pid").exists()).await;
-    // What a reboot leaves: no process, and the id of an earlier boot.
+    eventually("it runs", async || {
+        fs::read_to_string(spool.join("out")).is_ok_and(|out| out.contains("began"))
+    })
+    .await;
+    // A follower that saw only half of the reboot would report a loss.
+    let followers = spool.parent().unwrap().join("f");
+    eventually("no process follows it", async || {
+        fs::read_dir(&followers).unwrap().count() == 0
+    })
+    .await;
+    // The traces of a reboot: no process, and the id of an earlier boot.
     let supervisor = fs::read_to_string(spool.join("sup")).unwrap();
     let fields: Vec<&str> = supervisor.split_whitespace().collect();
     let own = fs::read_to_string(spool.join("pid")).unwrap();
