@@ -186,7 +186,7 @@ pub struct TreeArgs {
 /// Restarts of a command on its host.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RestartArgs {
-    /// Start it again on its host: on-failure[:N], always[:N].
+    /// Start it again on its host: on-failure, on-failure:3, always.
     #[arg(long, value_name = "WHEN[:N]", help_heading = ELSEWHERE)]
     pub restart: Option<String>,
     /// Only after this exit status, or output with a match.

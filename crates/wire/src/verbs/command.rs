@@ -119,7 +119,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
-    /// Restart it on its host: on-failure[:N] or always[:N].
+    /// Restart it on its host: on-failure, on-failure:3, always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<String>,
     /// With restart: only after these exit statuses, or output with a match.
