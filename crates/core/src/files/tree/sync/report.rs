@@ -9,13 +9,13 @@ use crate::files::FilesError;
 /// How a tree is synced.
 #[derive(Clone, Debug)]
 pub struct SyncOptions {
-    /// What is left out, beside what ignore files name.
+    /// Patterns of files to leave out, beside those of ignore files.
     pub exclusions: Exclusions,
     /// Finds out what would be done, and does nothing.
     pub dry_run: bool,
 }
 
-/// What a sync did, or with [`SyncOptions::dry_run`] would do. Paths are below both directories.
+/// Changes that a sync made, or with [`SyncOptions::dry_run`] would make. Paths are below both directories.
 #[derive(Clone, Debug, Default)]
 pub struct SyncReport {
     /// Files and links that were written.
@@ -44,7 +44,7 @@ pub struct SyncReport {
 }
 
 impl SyncReport {
-    /// Adds what a dry run would do.
+    /// Adds the changes that a plan would make.
     pub(super) fn add_plan(&mut self, plan: &SyncPlan) {
         self.sent.extend(plan.send.iter().chain(&plan.compare).cloned());
         self.deleted.extend(plan.delete.iter().chain(&plan.delete_directories).cloned());

@@ -38,7 +38,7 @@ pub(super) struct Staging<'a> {
     pub(super) progress: &'a Arc<TransferProgress>,
 }
 
-/// What has been staged.
+/// Result of sending entries to the staging directory.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     /// Whether the host has unpacked everything. Otherwise the files have to be sent one by one: there is no tar, or a file
@@ -62,7 +62,7 @@ impl Staging<'_> {
         self.directory().join(below.as_os_str().as_bytes())
     }
 
-    /// Sends new directories, and files and links. `left` is what a cut sync has left there.
+    /// Sends new directories, and files and links. `left` are the entries that a cut sync has left there.
     pub(super) async fn send(
         &self,
         directories: &[PathBuf],
@@ -97,7 +97,7 @@ impl Staging<'_> {
         Ok(staged)
     }
 
-    /// Removes what a cut sync has left and this one does not need. Returns whether the rest can be used.
+    /// Removes entries that a cut sync has left and this one does not need. Returns whether the rest can be used.
     async fn clear_unusable(
         &self,
         directories: &[PathBuf],

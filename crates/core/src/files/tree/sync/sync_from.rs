@@ -223,7 +223,7 @@ impl SyncFrom<'_> {
         Ok(differing)
     }
 
-    /// Deletes what is gone at the source.
+    /// Deletes entries that are gone at the source.
     fn delete(&self, plan: &SyncPlan, root: &Dir, report: &mut SyncReport) {
         for path in &plan.delete {
             match root.remove_file(path) {
@@ -254,7 +254,7 @@ impl SyncFrom<'_> {
     ) -> Result<Received, FilesError> {
         let size_of = |path: &Path| self.wanted.file(path).map_or(0, |facts| facts.size);
         self.progress.expect(receive.iter().map(|path| size_of(path)).sum());
-        // What an earlier sync has left is not planned, and must not get to its place. Only parts of large files stay.
+        // Entries that an earlier sync has left are not planned, and must not get to their places. Only parts of large files stay.
         match fs::remove_dir_all(staged) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(FilesError::local(staged)(error));
@@ -462,7 +462,7 @@ fn keep(file: &fs::File, facts: &FileFacts) -> io::Result<()> {
     file.set_modified(time)
 }
 
-/// Adds an entry to a manifest. What is known of a file that is the same is kept.
+/// Adds an entry to a manifest. The digest of an unchanged file is kept.
 fn note(
     path: &Path,
     entries: &std::collections::BTreeMap<PathBuf, EntryKind>,

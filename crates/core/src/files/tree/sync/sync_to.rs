@@ -111,7 +111,7 @@ struct SyncTo<'a> {
 
 impl SyncTo<'_> {
     fn plan(&self, copy: &HostCopy) -> SyncPlan {
-        // What can't be looked at is not known to be gone.
+        // An entry that can't be looked at may still be there.
         let is_here = |path: &Path| match self.local.join(path).symlink_metadata() {
             Ok(_) => true,
             Err(error) => !matches!(
@@ -162,7 +162,7 @@ impl SyncTo<'_> {
         let changed: Vec<PathBuf> = plan.set_mode.iter().rev().cloned().collect();
         self.set_modes(&changed, report).await?;
 
-        // What was there before and is equal belongs to the tree, too: it is deleted when it is gone here.
+        // Equal entries that were there before belong to the tree, too: they are deleted when they are gone here.
         let failed: Vec<&PathBuf> = report.failed.iter().map(|(path, _)| path).collect();
         let is_written = |path: &Path| !failed.iter().any(|failed| path.starts_with(failed));
         for (path, kind) in self.source.entries.iter().filter(|(path, _)| is_written(path)) {
@@ -246,7 +246,7 @@ impl SyncTo<'_> {
         Ok(differing)
     }
 
-    /// Deletes what is gone here.
+    /// Deletes entries that are gone here.
     async fn delete(&self, plan: &SyncPlan, report: &mut SyncReport) -> Result<(), FilesError> {
         let removals = plan.delete.iter().map(async |path| {
             let removed = self.files.remove(&self.place(path)).await;
