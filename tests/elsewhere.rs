@@ -331,11 +331,15 @@ async fn a_command_is_restarted_on_its_host() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_needs_neither_a_connection_nor_this_machine() {
     let sshd = Sshd::start().await;
-    let marker = sshd.path("marker").display().to_string();
-    let command = format!("echo began; [ -e {marker} ] && exit 0; sleep 1; exit 9");
+    let tried = sshd.path("tried").display().to_string();
+    let cut = sshd.path("cut").display().to_string();
+    // The first attempt fails once the connection is cut, and the second succeeds.
+    let command = format!(
+        "echo began; [ -e {tried} ] && exit 0; : >{tried}; while [ ! -e {cut} ]; do sleep 0.1; done; exit 9"
+    );
     let job = spawn(&sshd, &["--restart", "on-failure", HOST, "--", &command]);
     sshd.cut();
-    fs::write(&marker, "").unwrap();
+    fs::write(&cut, "").unwrap();
 
     let waited = sshjobs(&sshd, &["wait", &job]);
     assert!(waited.status.success(), "{waited:?}");
