@@ -552,6 +552,21 @@ async fn what_a_template_does_not_accept_is_refused() {
             "policy_denied",
             "does not let a call set pty",
         ),
+        (
+            json!({"host": "app1", "template": "count", "params": {"to": 3}, "env_setup": "id"}),
+            "policy_denied",
+            "does not let a call set env_setup",
+        ),
+        (
+            json!({"host": "app1", "template": "count", "params": {"to": 3}, "restart": "always"}),
+            "policy_denied",
+            "does not let a call set restart",
+        ),
+        (
+            json!({"host": "app1", "template": "count", "params": {"to": 3}, "timeout_s": 9, "warn": "KILL@1"}),
+            "policy_denied",
+            "does not let a call set warn",
+        ),
     ] {
         let (_, reply) = agent.call("run", request.clone());
         let message = reply["message"].as_str().unwrap_or_default();

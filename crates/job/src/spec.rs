@@ -545,6 +545,14 @@ impl JobFacts {
     }
 
     /// Whether the job may have to wait before it is started: for others, or for GPUs. A fleet waits only for others, and its
+    /// All that its shell runs, for people: the commands that set up its environment, and the command.
+    pub fn commands(&self) -> String {
+        match &self.env_setup {
+            Some(setup) => format!("{setup}\n{}", self.command),
+            None => self.command.clone(),
+        }
+    }
+
     /// members for GPUs.
     pub fn may_wait(&self) -> bool {
         !self.turn.is_now() || (self.gpus.is_some() && self.fleet.is_none())

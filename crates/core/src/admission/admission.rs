@@ -21,7 +21,7 @@ use super::rights::{HostPatterns, Rights};
 use super::ruling::EarlierStart;
 use super::voting::{NewVote, Voter};
 use crate::hosts::{HostRef, Hosts};
-use sshjobs_job::{Draft, JobId, JobSpec, Stdin, TemplateCall};
+use sshjobs_job::{Draft, JobFacts, JobId, JobSpec, Stdin, TemplateCall};
 use sshjobs_policy::approval::Approval;
 use sshjobs_policy::{Role, Template, Verb};
 
@@ -419,18 +419,48 @@ impl Admission {
         draft: &Draft,
         template: &Template,
     ) -> Result<(), Refusal> {
+        // Every field by name, so that the compiler reports one that is not looked at.
+        let JobFacts {
+            command,
+            cwd,
+            becomes,
+            terminal,
+            env_setup,
+            restart,
+            warn,
+            tree,
+            // Where it runs, when, for how long and for whom: the caller's, as for any command.
+            host: _,
+            shell: _,
+            label: _,
+            timeout: _,
+            template: _,
+            notify: _,
+            turn: _,
+            durable: _,
+            gpus: _,
+            // Asked about as reading files, at its end.
+            fetch: _,
+            chosen_from: _,
+            fleet: _,
+            member_of: _,
+        } = &draft.facts;
         // An open stdin is a default; `Command` closes it.
         let has_text =
             matches!(&draft.stdin, Stdin::Text(text) if !text.expose_secret().is_empty());
         let has_stdin = has_text || draft.secrets.stdin.is_some();
         let has_other_env = draft.env_names().iter().any(|name| !template.allows_env(name));
         let options = [
-            ("command", !draft.command.is_empty()),
-            ("cwd", draft.cwd.is_some()),
-            ("become", draft.becomes.is_some()),
+            ("command", !command.is_empty()),
+            ("cwd", cwd.is_some()),
+            ("become", becomes.is_some()),
             ("stdin", has_stdin && !template.allows_stdin),
-            ("pty", draft.terminal.is_some() && !template.allows_pty),
+            ("pty", terminal.is_some() && !template.allows_pty),
             ("env", has_other_env),
+            ("env_setup", env_setup.is_some()),
+            ("restart", restart.is_some()),
+            ("warn", warn.is_some()),
+            ("sync", tree.is_some()),
         ];
         match options.into_iter().find(|(_, is_refused)| *is_refused) {
             Some((option, _)) => {

@@ -222,7 +222,7 @@ impl Approvals {
 
     fn add_start(&self, exact: &mut ExactCall, start: StartToDecide<'_>) {
         let spec = start.spec;
-        exact.command = Some(spec.command.clone());
+        exact.command = Some(spec.commands());
         exact.cwd.clone_from(&spec.cwd);
         exact.durable = spec.durable;
         let secrets = &spec.secrets;

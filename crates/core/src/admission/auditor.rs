@@ -338,7 +338,7 @@ fn decided(call: CallToDecide<'_>, grounds: Grounds<'_>) -> Decided {
     }
     if let Some(start) = call.on.and_then(|on| on.start) {
         let spec = start.spec;
-        decided.command = Some(spec.command.clone());
+        decided.command = Some(spec.commands());
         decided.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         decided.cwd.clone_from(&spec.cwd);
         decided.script_sha256 = spec.script().map(|script| sha256_hex(script.expose_secret()));
