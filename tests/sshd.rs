@@ -58,6 +58,7 @@ mod policy;
 mod processes;
 mod questions;
 mod references;
+mod results;
 mod screens;
 mod secrets;
 mod seeds;

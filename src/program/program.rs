@@ -180,6 +180,9 @@ async fn perform(cli: Cli, config: Config) -> Result<ProgramExit, Error> {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::sync(&for_a_person(config), args).await
         }
+        CliVerb::Fetch(args) => {
+            sshjobs_cli::fetch(&api_with_ssh(server, config, &args.ssh)?, args).await
+        }
         CliVerb::Edit(args) => {
             let config = with_options(config, &args.ssh);
             sshjobs_cli::edit(&for_a_person(config), args).await

@@ -121,12 +121,13 @@ pub(super) fn send_notifications(service: &Service) {
 }
 
 /// Awaits a future and meanwhile sends the notifications that are due, also those of other processes, and
-/// watches jobs for more.
+/// watches jobs for more, and copies their files back.
 pub(super) async fn while_notifying<T>(jobs: &Jobs, serving: impl Future<Output = T>) -> T {
     tokio::select! {
         served = serving => served,
         never = jobs.notifier().run() => match never {},
         never = jobs.watch() => match never {},
         never = jobs.end_abandoned() => match never {},
+        never = jobs.fetch_at_end() => match never {},
     }
 }

@@ -78,6 +78,7 @@ impl CommandStart {
             env_setup: args.env_setup,
             sync: args.tree.sync,
             exclude: args.tree.exclude,
+            fetch: args.tree.fetch,
             restart: args.restart.restart,
             retry_if: args.restart.retry_if,
             restart_after_reboot: args.restart.restart_after_reboot,

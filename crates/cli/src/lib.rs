@@ -20,10 +20,10 @@ pub use args::{
     AuditKeyArgs, AuditPruneArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, AwaitedEvent,
     BecomeArgs, Cli, CliVerb, ClusterArg, ClusterArgs, ClusterStatusArgs, ClusterVerb,
     CompletedShell, CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs, DenyArgs, EachHostArgs,
-    EditArgs, ExportArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs, GlobalArgs,
-    HelpArgs, HoldArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs, JobsArgs,
-    ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient, McpInstallArgs,
-    McpSubcommand, MoveArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
+    EditArgs, ExportArgs, FetchArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs,
+    GlobalArgs, HelpArgs, HoldArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs,
+    JobsArgs, ListTokensArgs, LogArgs, LogFormat, LogLevel, ManArgs, McpArgs, McpClient,
+    McpInstallArgs, McpSubcommand, MoveArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs,
     PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, QueueArgs, QueueVerb, ReadArgs,
     RerunArgs, RestartArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs,
     ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StartArgs, StoreArgs,
@@ -37,7 +37,7 @@ pub use terminal::{ServerSignals, TerminalPrompter, survive_file_size_limit};
 pub use top::top;
 pub use verbs::{
     Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,
-    completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
+    completions, config, demo, deny, edit, export, fetch, forget, forward, get, help, hosts, init,
     inspect, jobs, log, man, mcp, note_parent, ping, policy, print_help, put, queue, read, rerun,
     run, screen, search, signal, spawn, store_backup, store_check, store_copy, store_repair,
     store_restore, sync, tail, token, trust, wait, watch, write,

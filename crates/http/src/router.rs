@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 use super::mount::Mount;
 use super::{page, reject};
 use crate::api::{
-    approvals, attach, audit, calls, events, export, files, notifications, openapi, raw, screen,
-    updates,
+    approvals, attach, audit, calls, events, export, fetched, files, notifications, openapi, raw,
+    screen, updates,
 };
 use crate::guard::{METADATA, RequestGuard, check_names, guard, metrics};
 use crate::peers::{
@@ -43,6 +43,7 @@ pub(super) fn router(
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/jobs/{id}/export", get(export::export))
+        .route("/jobs/{id}/fetched/{*path}", get(fetched::fetched))
         .route("/jobs/{id}/screen", get(screen::screen))
         .route("/notifications", get(notifications::notifications))
         .route("/jobs/{id}/audit", get(audit::audit))

@@ -11,6 +11,7 @@ mod becomes;
 mod caller;
 mod cursors;
 mod end_cause;
+mod fetch_pattern;
 mod fleet;
 mod gpus;
 mod id;
@@ -50,6 +51,7 @@ pub use end_cause::{
     EndCause, EndEvidence, EndFacts, KilledProcess, MemoryEvidence, MemoryKills, PostMortem,
     ResourceUse, SentSignal, SignalNote, end_by_host_clock,
 };
+pub use fetch_pattern::{BadFetchPattern, FetchPattern};
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,
     MemberProgress, MemberResult, PrintedSummary, RangeError, Rollout, StopAfter, fold,

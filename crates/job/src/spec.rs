@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use super::becomes::{BadBecome, Become};
+use super::fetch_pattern::FetchPattern;
 use super::gpus::GpuRequest;
 use super::id::JobId;
 use super::job_tree::JobTree;
@@ -86,9 +87,9 @@ pub struct JobFacts {
     /// GPUs that it needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuRequest>,
-    /// Patterns of files that are copied back when it has ended.
+    /// Files that are copied back when it has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fetch: Vec<String>,
+    pub fetch: Vec<FetchPattern>,
     /// The words from which its host was chosen, such as `any(tag:gpu)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_from: Option<String>,
@@ -544,7 +545,6 @@ impl JobFacts {
         }
     }
 
-    /// Whether the job may have to wait before it is started: for others, or for GPUs. A fleet waits only for others, and its
     /// All that its shell runs, for people: the commands that set up its environment, and the command.
     pub fn commands(&self) -> String {
         match &self.env_setup {
@@ -553,6 +553,7 @@ impl JobFacts {
         }
     }
 
+    /// Whether the job may have to wait before it is started: for others, or for GPUs. A fleet waits only for others, and its
     /// members for GPUs.
     pub fn may_wait(&self) -> bool {
         !self.turn.is_now() || (self.gpus.is_some() && self.fleet.is_none())

@@ -13,7 +13,8 @@ use super::media::{Blob, Media, OpenMode, SegmentPart};
 use sshjobs_job::JobId;
 
 /// Segments as files: `DIR/9z/JOB.000001.log` and `.idx`, in a folder named after the end of the
-/// job's id, beside a copy of its first record (`JOB.record`). Folders are 0700, files 0600.
+/// job's id, beside a copy of its first record (`JOB.record`) and the files that were copied back
+/// (`JOB.results`). Folders are 0700, files 0600.
 #[derive(Clone)]
 pub(super) struct Files {
     pub(super) directory: PathBuf,
@@ -89,6 +90,11 @@ impl Files {
             }
         }
         Ok(jobs)
+    }
+
+    /// The directory for files that were copied back from the job's host.
+    pub(super) fn results(&self, job: &JobId) -> io::Result<PathBuf> {
+        Ok(self.folder(job)?.join(format!("{job}.results")))
     }
 
     fn record_path(&self, job: &JobId) -> io::Result<PathBuf> {
@@ -215,6 +221,7 @@ impl Media for Files {
                 missing_is_fine(fs::remove_file(self.path(job, part)?))?;
             }
         }
+        missing_is_fine(fs::remove_dir_all(self.results(job)?))?;
         missing_is_fine(fs::remove_file(self.record_path(job)?))
     }
 }

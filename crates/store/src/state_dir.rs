@@ -272,6 +272,10 @@ impl Store for StateDir {
         Some(self.owners.socket(owner))
     }
 
+    fn results(&self, job: &JobId) -> Option<PathBuf> {
+        self.files.results(job).ok()
+    }
+
     fn own_name(&self) -> &str {
         self.owners.own_name()
     }

@@ -110,6 +110,11 @@ pub trait Store: Send + Sync + 'static {
     /// most.
     fn leave(&self) {}
 
+    /// The directory for files that were copied back from a job's host. It goes with the job. `None` if this store keeps none.
+    fn results(&self, _job: &JobId) -> Option<PathBuf> {
+        None
+    }
+
     /// Name of this process as an owner.
     fn own_name(&self) -> &str;
 

@@ -8,7 +8,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use super::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 use super::audit::AuditArgs;
 use super::cluster::{ClusterArgs, StoreArgs};
-use super::files::{EditArgs, GetArgs, PutArgs, SyncArgs};
+use super::files::{EditArgs, FetchArgs, GetArgs, PutArgs, SyncArgs};
 use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, HostsVerb, PingArgs, TrustArgs};
 use super::jobs::{
@@ -233,6 +233,8 @@ pub enum CliVerb {
     Get(GetArgs),
     /// Bring a directory of a host, or of many, to the state of one here, or back.
     Sync(SyncArgs),
+    /// Copy the files of a job back that it was asked for.
+    Fetch(FetchArgs),
     /// Edit a file of a host with your editor.
     Edit(EditArgs),
     /// Forward ports and sockets through a host.
@@ -309,6 +311,8 @@ impl CliVerb {
         } else if let Self::Get(args) = self {
             Some(&args.ssh)
         } else if let Self::Sync(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Fetch(args) = self {
             Some(&args.ssh)
         } else if let Self::Edit(args) = self {
             Some(&args.ssh)

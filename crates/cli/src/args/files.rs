@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap_complete::engine::ArgValueCompleter;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
 use super::candidates;
 use super::values::{BecomeArgs, SshArgs};
@@ -112,6 +112,35 @@ pub struct SyncArgs {
     /// On each host.
     #[command(flatten)]
     pub each: EachHostArgs,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Arguments of `fetch`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Copies the files that `run --fetch` or `spawn --fetch` named, from the job's directory on its host, with
+their paths below it. Each file is replaced at once, and one that is equal is not copied. The files of a
+fleet go to a directory for each host.
+
+Exit codes: 0 copied; 1 a file was not copied; 2 invalid command line, or the job was not asked for files;
+255 the job still runs, or the host can't be reached.
+
+Examples:
+  sshjobs spawn gpubox --sync . --fetch 'runs/**' -- python train.py
+  sshjobs wait ID && sshjobs fetch ID")]
+#[command(mut_arg("port", |port| port.short('P')))]
+pub struct FetchArgs {
+    /// The job's id.
+    #[arg(value_name = "JOB", add = ArgValueCandidates::new(candidates::jobs))]
+    pub job: String,
+    /// Directory of this machine.
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub directory: PathBuf,
+    /// Write one line of JSON.
+    #[arg(long)]
+    pub json: bool,
     /// Options as in ssh.
     #[command(flatten)]
     pub ssh: SshArgs,

@@ -37,7 +37,7 @@ pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreBackupArgs, StoreCheckArgs,
     StoreCopyArgs, StoreRepairArgs, StoreRestoreArgs, StoreVerb,
 };
-pub use files::{CopyArgs, EachHostArgs, EditArgs, GetArgs, PutArgs, SyncArgs};
+pub use files::{CopyArgs, EachHostArgs, EditArgs, FetchArgs, GetArgs, PutArgs, SyncArgs};
 pub use filter::FilterArgs;
 pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};

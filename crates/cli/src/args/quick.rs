@@ -12,7 +12,7 @@ use super::{
 type AddArgs = fn(Command) -> Command;
 
 /// The arguments of each verb.
-const VERBS: [(&str, AddArgs); 43] = [
+const VERBS: [(&str, AddArgs); 44] = [
     ("demo", program::DemoArgs::augment_args),
     ("serve", serve::ServeArgs::augment_args),
     ("mcp", mcp::McpArgs::augment_args),
@@ -46,6 +46,7 @@ const VERBS: [(&str, AddArgs); 43] = [
     ("put", files::PutArgs::augment_args),
     ("get", files::GetArgs::augment_args),
     ("sync", files::SyncArgs::augment_args),
+    ("fetch", files::FetchArgs::augment_args),
     ("edit", files::EditArgs::augment_args),
     ("forward", forward::ForwardArgs::augment_args),
     ("hosts", hosts::HostsArgs::augment_args),

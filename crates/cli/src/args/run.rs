@@ -169,7 +169,7 @@ impl StartArgs {
     }
 }
 
-/// A working tree that goes to the host first.
+/// Files that go to the host first, and those that come back.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TreeArgs {
     /// Send what has changed in this directory, and run there.
@@ -178,6 +178,9 @@ pub struct TreeArgs {
     /// Leave out what this pattern names, as in a .gitignore.
     #[arg(long, value_name = "PATTERN", requires = "sync", allow_hyphen_values = true, help_heading = ELSEWHERE)]
     pub exclude: Vec<String>,
+    /// Copy these files back at its end: out.csv, 'runs/**'.
+    #[arg(long, value_name = "GLOB", help_heading = ELSEWHERE)]
+    pub fetch: Vec<String>,
     /// The tree of the job that `rerun` repeats.
     #[arg(skip)]
     pub earlier: Option<JobTree>,

@@ -19,6 +19,7 @@ use crate::exit::{exit_of, print, tell};
 use crate::interrupt::offer_kill;
 use crate::json::json;
 use crate::terminal::{Signals, colours_are_wanted, has_unread_input};
+use crate::verbs::fetch_here;
 use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::FleetSpec;
 use sshjobs_wire::remote::Api;
@@ -123,7 +124,7 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
     };
     watch.progress.end();
     match ended {
-        Ok(ProgramExit::SUCCESS) => finish(api, &id, &wanted).await,
+        Ok(ProgramExit::SUCCESS) => finish(api, &id, &wanted, &mut signals).await,
         stopped => {
             write_joblog_so_far(api, &id, &wanted.fleet).await;
             stopped
@@ -276,9 +277,18 @@ pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error>
 }
 
 /// Reports how a fleet has ended: to a person, a script, a joblog and CI.
-async fn finish(api: &Api, id: &str, wanted: &FleetRun) -> Result<ProgramExit, Error> {
-    let (entry, groups) = api.entry_and_groups(id).await?;
+async fn finish(
+    api: &Api,
+    id: &str,
+    wanted: &FleetRun,
+    signals: &mut Signals,
+) -> Result<ProgramExit, Error> {
+    let (mut entry, groups) = api.entry_and_groups(id).await?;
     let written = write_files(api, &entry, &wanted.fleet).await;
+    let mut fetched = ProgramExit::SUCCESS;
+    if !entry.fetch.is_empty() {
+        (entry.results, fetched) = fetch_here(api, id, signals).await?;
+    }
     let told = if wanted.json {
         print(&as_json(&entry, &groups))
     } else {
@@ -302,7 +312,7 @@ async fn finish(api: &Api, id: &str, wanted: &FleetRun) -> Result<ProgramExit, E
         report(&error);
         return Ok(ProgramExit::OUTPUT);
     }
-    Ok(told)
+    Ok(fetched.or(told))
 }
 
 /// Writes the files for CI.

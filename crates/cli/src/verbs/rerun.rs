@@ -137,6 +137,7 @@ fn start_args(start: CommandRequest) -> Result<StartArgs, Error> {
         tree: TreeArgs {
             sync: start.sync,
             exclude: start.exclude,
+            fetch: start.fetch,
             earlier: start.tree,
         },
         restart: RestartArgs {

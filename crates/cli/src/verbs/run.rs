@@ -18,7 +18,7 @@ use crate::terminal::{
 use crate::verbs::jobs::note_detached;
 use crate::verbs::keeper::is_keeper;
 use crate::verbs::tree::{note_changes, while_sending};
-use crate::verbs::{once_approved, resolve_turn, spawn};
+use crate::verbs::{fetch_here, once_approved, resolve_turn, spawn};
 use crate::{ProgramExit, fleet, note, report};
 use sshjobs_wire::remote::{Api, Control, NextBytes, Running};
 use sshjobs_wire::{Code, DeliveryRoute, Error, JobEntry, JobState};
@@ -173,7 +173,7 @@ async fn attempt(
         let verb = if tty { "attach" } else { "tail -f" };
         note_detached(&job.entry().job_id, verb);
     }
-    *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
+    let entry = started.insert(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
     // Before `exit?` below, so that an error leaves no processes behind either.
     if signals.interrupted && !session.is_detached {
         // A server that is gone must not hold this program: another Ctrl-C ends it.
@@ -182,8 +182,14 @@ async fn attempt(
             number = signals.next() => return Ok(ProgramExit::signaled(number).into()),
         }
     }
+    let mut exit = exit?;
+    if !entry.fetch.is_empty() && entry.standing.state.is_final() {
+        let (results, fetched) = fetch_here(api, &entry.job_id, signals).await?;
+        entry.results = results;
+        exit = exit.or(fetched);
+    }
     Ok(RunEnd {
-        exit: exit?,
+        exit,
         trouble: session.trouble,
     })
 }

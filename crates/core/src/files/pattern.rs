@@ -41,6 +41,23 @@ fn as_latin1(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
+/// A name with characters of a pattern.
+pub(super) struct NamePattern(Pattern);
+
+impl NamePattern {
+    /// `None` if it is an ordinary name, also if it is an invalid pattern, such as `[`.
+    pub(super) fn parse(name: &[u8]) -> Option<Self> {
+        if !is_pattern(name) {
+            return None;
+        }
+        Pattern::new(&as_latin1(name)).ok().map(Self)
+    }
+
+    pub(super) fn matches(&self, name: &[u8]) -> bool {
+        self.0.matches_with(&as_latin1(name), OPTIONS)
+    }
+}
+
 impl HostFiles {
     /// The paths that match a pattern, in order.
     ///
@@ -81,13 +98,7 @@ impl HostFiles {
         pattern: &RemotePath,
     ) -> Result<Vec<Option<RemotePath>>, FilesError> {
         let mut next = Vec::new();
-        // An invalid pattern, such as `[`, is an ordinary name.
-        let wanted = if is_pattern(name) {
-            Pattern::new(&as_latin1(name)).ok()
-        } else {
-            None
-        };
-        let Some(wanted) = wanted else {
+        let Some(wanted) = NamePattern::parse(name) else {
             for directory in &found {
                 next.push(Some(below(directory, name)?));
             }
@@ -105,7 +116,7 @@ impl HostFiles {
                 Err(error) => return Err(error),
             };
             for entry in listed {
-                if wanted.matches_with(&as_latin1(&entry.name), OPTIONS) {
+                if wanted.matches(&entry.name) {
                     next.push(Some(below(directory, &entry.name)?));
                 }
             }

@@ -25,7 +25,7 @@ impl TransferProgress {
     }
 
     /// Counts transferred bytes.
-    pub(super) fn add(&self, bytes: u64) {
+    pub fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
@@ -35,7 +35,7 @@ impl TransferProgress {
     }
 
     /// Counts a complete file.
-    pub(super) fn complete(&self) {
+    pub fn complete(&self) {
         self.files.fetch_add(1, Relaxed);
     }
 }

@@ -7,6 +7,8 @@ use super::config::Config;
 use super::error::Error;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
+#[cfg(feature = "files")]
+use super::results::EndedJobs;
 use super::secrets::ConfiguredSecrets;
 use crate::admission::{Admission, CallContext, JudgedJob};
 use crate::forward::Forwards;
@@ -32,6 +34,9 @@ pub(super) struct Inside {
     pub(super) forwards: Forwards,
     pub(super) secrets: Arc<ConfiguredSecrets>,
     pub(super) notifier: Notifier,
+    /// Jobs whose files are to be copied back.
+    #[cfg(feature = "files")]
+    pub(super) ended: Arc<EndedJobs>,
     /// Notes for which durable jobs callers ask.
     pub(super) attention: Arc<Attention>,
     /// The store of a face's own state.

@@ -80,6 +80,12 @@ pub enum Error {
     #[cfg(feature = "files")]
     #[error(transparent)]
     Files(Arc<FilesError>),
+    /// The job still runs, so its files may be half written.
+    #[error("job {0} still runs, so its files may be half written")]
+    FilesNotReady(JobId),
+    /// The job was not asked to give files back.
+    #[error("job {0} was started without fetch")]
+    NothingToFetch(JobId),
     /// Jobs use all copies of a working tree on a host, and it has changed since.
     #[error("jobs use all copies of {0} there, and it has changed since")]
     TreesInUse(String),
@@ -143,7 +149,7 @@ pub enum ErrorKind {
     Signal,
     /// Stdin was not written or closed, or the terminal not resized.
     Stdin,
-    /// A file was not read or written.
+    /// A file was not read or written, or there is none to fetch.
     Files,
     /// A port can't be forwarded.
     Forward,
@@ -175,7 +181,7 @@ impl Error {
             Self::Refused(Refusal::Host(_)) => ErrorKind::UnknownHost,
             Self::Refused(_) | Self::Secret(_) => ErrorKind::Refused,
             Self::NoTerminal(_) | Self::Write(_) => ErrorKind::Stdin,
-            Self::StillRunning(_) => ErrorKind::StillRunning,
+            Self::StillRunning(_) | Self::FilesNotReady(_) => ErrorKind::StillRunning,
             Self::Spec(_) => ErrorKind::InvalidCommand,
             Self::Spawn { source, .. } => {
                 if let SpawnError::Connect(error) = source {
@@ -189,6 +195,7 @@ impl Error {
             Self::Signal(_) | Self::Queue(_) => ErrorKind::Signal,
             #[cfg(feature = "files")]
             Self::Files(_) => ErrorKind::Files,
+            Self::NothingToFetch(_) => ErrorKind::Files,
             Self::TreesInUse(_) => ErrorKind::NotStarted,
             Self::Forward(_) => ErrorKind::Forward,
             Self::TooSlow(_) => ErrorKind::SlowPattern,

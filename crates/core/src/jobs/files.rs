@@ -283,7 +283,7 @@ impl Jobs {
 
     /// Attempts a transfer again, on a new connection, after it has lost its own. A host that can't
     /// be reached at first is not tried again.
-    async fn repeat<'a, T>(
+    pub(super) async fn repeat<'a, T>(
         &self,
         verb: Verb,
         at: HostPath<'_>,
@@ -313,7 +313,7 @@ impl Jobs {
 }
 
 /// Whether the connection was lost, or could not be made again.
-fn is_broken(error: &Error) -> bool {
+pub(super) fn is_broken(error: &Error) -> bool {
     if let Error::Connect { source, .. } = error {
         return source.is_unreachable() || matches!(**source, ConnectError::TimedOut { .. });
     }

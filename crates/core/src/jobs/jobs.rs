@@ -13,6 +13,8 @@ use super::job::Job;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
 use super::observer::JobObserver;
+#[cfg(feature = "files")]
+use super::results::EndedJobs;
 use super::secrets::ConfiguredSecrets;
 use crate::admission::{
     Admission, CallContext, CaseResult, Explanation, HostPatterns, Judge, NewVote, PolicyFileError,
@@ -126,9 +128,13 @@ impl Jobs {
             config.notify.clone(),
             SharedValue::new("notifications", store.clone()),
         );
+        #[cfg(feature = "files")]
+        let ended: Arc<EndedJobs> = Arc::default();
         let observer = JobObserver {
             auditor: Arc::clone(&auditor),
             notifier: notifier.clone(),
+            #[cfg(feature = "files")]
+            ended: Arc::clone(&ended),
         };
         let shared = store.clone();
         let own_state = store.clone();
@@ -158,6 +164,8 @@ impl Jobs {
             hosts,
             secrets,
             notifier,
+            #[cfg(feature = "files")]
+            ended,
             attention: Arc::new(attention),
             config,
             last_errors: LastErrors::default(),

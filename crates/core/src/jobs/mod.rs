@@ -58,6 +58,8 @@ mod observer;
 mod oidc;
 mod queues;
 mod reading;
+#[cfg(feature = "files")]
+mod results;
 mod secret_use;
 mod secrets;
 mod start;
@@ -87,6 +89,8 @@ pub use notify::{
 };
 pub use reading::{Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait};
 pub use secrets::SecretRefusal;
+#[cfg(feature = "files")]
+pub use results::JobResults;
 pub use start::StartTarget;
 #[cfg(feature = "files")]
 pub use tree::{TreeToSend, directory_in_tree};
@@ -98,10 +102,10 @@ pub use crate::admission::{
 };
 #[cfg(feature = "files")]
 pub use crate::files::{
-    BadPath, Digest, DirectoryEntry, Edit, EditError, ExpectedContent, FileChange, FileKind,
-    FileSource, FilesError, GetOptions, Got, HostFiles, LinkInPlace, LocalFile, Matched, Put,
-    PutOptions, RemotePath, SyncOptions, SyncReport, TransferProgress, TreeOptions, TreeReport,
-    Verified,
+    BadPath, Digest, DirectoryEntry, Edit, EditError, ExpectedContent, FetchedFile, FileChange,
+    FileKind, FileSource, FilesError, GetOptions, Got, HostFiles, LinkInPlace, LocalFile, Matched,
+    Put, PutOptions, RemotePath, SyncOptions, SyncReport, TransferProgress, TreeOptions,
+    TreeReport, Verified,
 };
 pub use crate::forward::{
     BadForward, ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
@@ -114,12 +118,13 @@ pub use crate::runner::{
 pub use sshjobs_job::notify::{Delivery, DeliveryAttempt, DeliveryState, Occasion, Receiver};
 pub use sshjobs_job::unquote_words;
 pub use sshjobs_job::{
-    Awaited, AwaitedFile, BadBecome, BadGpuRequest, BadRestart, Become, BecomeMethod,
-    BecomeRefusal, CommandShell, Draft, EarlyWarning, EndCause, EndEvidence, Exit, FleetCounts,
-    FleetSummary, Gpu, GpuRequest, JobFacts, JobTree, KilledProcess, LostWhy, Member, MemberGroup,
-    MemberProgress, MemberResult, MemoryEvidence, MemoryKills, Outcome, Phase, Process, Processes,
-    ResourceUse, Restart, SCRIPT, SecretUses, Signal, SpecError, Status, Stdin, StopAfter, Tail,
-    TemplateCall, Terminal, Termios, Transferred, Turn, Wait,
+    Awaited, AwaitedFile, BadBecome, BadFetchPattern, BadGpuRequest, BadRestart, Become,
+    BecomeMethod, BecomeRefusal, CommandShell, Draft, EarlyWarning, EndCause, EndEvidence, Exit,
+    FetchPattern, FleetCounts, FleetSummary, Gpu, GpuRequest, JobFacts, JobTree, KilledProcess,
+    LostWhy, Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills,
+    Outcome, Phase, Process, Processes, ResourceUse, Restart, SCRIPT, SecretUses, Signal,
+    SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios, Transferred, Turn,
+    Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

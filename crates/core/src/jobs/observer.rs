@@ -3,14 +3,18 @@
 use std::sync::Arc;
 
 use super::notify::Notifier;
+#[cfg(feature = "files")]
+use super::results::EndedJobs;
 use crate::admission::Auditor;
 use crate::runner::Observer;
 use sshjobs_job::{Job, Outcome};
 
-/// Passes what happens to jobs to the audit log and to notifications.
+/// Passes what happens to jobs to the audit log, to notifications, and to those who copy their files back.
 pub(super) struct JobObserver {
     pub(super) auditor: Arc<Auditor>,
     pub(super) notifier: Notifier,
+    #[cfg(feature = "files")]
+    pub(super) ended: Arc<EndedJobs>,
 }
 
 impl Observer for JobObserver {
@@ -21,5 +25,7 @@ impl Observer for JobObserver {
     fn note_end(&self, job: &Job, outcome: &Outcome) {
         self.auditor.note_end(job);
         self.notifier.note_end(job, outcome);
+        #[cfg(feature = "files")]
+        self.ended.note(job);
     }
 }

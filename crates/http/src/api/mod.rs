@@ -7,6 +7,7 @@ pub(crate) mod calls;
 pub(crate) mod conditions;
 pub(crate) mod events;
 pub(crate) mod export;
+pub(crate) mod fetched;
 pub(crate) mod files;
 pub(crate) mod notifications;
 pub(crate) mod openapi;

@@ -26,6 +26,10 @@ fn document() -> Value {
     paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
     paths.insert("/jobs/{id}/export".to_owned(), json!({"get": export()}));
+    paths.insert(
+        "/jobs/{id}/fetched/{path}".to_owned(),
+        json!({"get": get_fetched()}),
+    );
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
     paths.insert("/jobs/{id}/updates".to_owned(), json!({"get": updates()}));
     paths.insert("/jobs/{id}/audit".to_owned(), json!({"get": audit()}));
@@ -336,6 +340,19 @@ fn put_file() -> Value {
         ]),
         "requestBody": {"required": true, "content": {"application/octet-stream": {}}},
         "responses": responses,
+    })
+}
+
+fn get_fetched() -> Value {
+    let text = json!({"type": "string"});
+    json!({
+        "operationId": "get_fetched",
+        "summary": "A file that a job gave back by fetch",
+        "parameters": [job(), parameter("path", "path", "Its path in fetched", &text)],
+        "responses": responses(json!({
+            "description": "The content",
+            "content": {"application/octet-stream": {}},
+        })),
     })
 }
 

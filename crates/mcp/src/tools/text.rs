@@ -7,9 +7,9 @@ use serde::Serialize;
 use super::for_model::for_model;
 
 use sshjobs_wire::{
-    ForgetReply, ForwardReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, QueueReply,
-    ReadReply, RecipeReply, RunReply, Screen, SearchReply, SignalReply, SpawnReply, TailReply,
-    WaitReply, WriteReply,
+    FetchReply, ForgetReply, ForwardReply, GetReply, HostsReply, JobTail, JobsReply, PutReply,
+    QueueReply, ReadReply, RecipeReply, RunReply, Screen, SearchReply, SignalReply, SpawnReply,
+    TailReply, WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that pass only text to models. It has the same information as the
@@ -196,8 +196,9 @@ macro_rules! json_text {
     ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
 }
 
-// `queue` and `recipe` are in the table of verbs, but no tools: they are for people.
+// `fetch`, `queue` and `recipe` are in the table of verbs, but no tools: they are for people.
 json_text!(
+    FetchReply,
     JobsReply,
     SignalReply,
     HostsReply,

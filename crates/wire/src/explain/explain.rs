@@ -39,6 +39,19 @@ impl From<jobs::Error> for Error {
             jobs::Error::Write(error) => calls::write(error),
             jobs::Error::TooSlow(error) => calls::too_slow(error),
             jobs::Error::Files(error) => files::files(&error),
+            jobs::Error::FilesNotReady(_) => {
+                let hint = Hint::from("wait for its end with ssh_wait");
+                let person = "wait for its end: `sshjobs wait JOB`";
+                Self::new(
+                    Code::StillRunning,
+                    error.to_string(),
+                    hint.or_for_a_person(person),
+                )
+            }
+            jobs::Error::NothingToFetch(_) => {
+                let hint = "start it with fetch, or copy a file with get";
+                Self::new(Code::InvalidArgument, error.to_string(), hint)
+            }
             jobs::Error::TreesInUse(_) => Self::new(
                 Code::Capacity,
                 error.to_string(),

@@ -9,6 +9,7 @@ mod api;
 mod client;
 mod dial;
 mod event_watch;
+mod fetched_files;
 mod running;
 mod session;
 mod shown;

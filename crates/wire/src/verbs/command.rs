@@ -13,9 +13,10 @@ use crate::error::Error;
 use crate::leave_out::is_false;
 use crate::secret::{reveal, reveal_values};
 use sshjobs_core::jobs::{
-    BadBecome, BadGpuRequest, BadRestart, Become, BecomeMethod, Command, Draft, EarlyWarning,
-    FleetSpec, GpuRequest, JobFacts, JobId, JobTree, Jobs, NotifyConfig, Receiver, Restart, SCRIPT,
-    SecretUses, SpecError, StartTarget, Stdin, StopAfter, TemplateCall, Terminal, Turn,
+    BadBecome, BadFetchPattern, BadGpuRequest, BadRestart, Become, BecomeMethod, Command, Draft,
+    EarlyWarning, FetchPattern, FleetSpec, GpuRequest, JobFacts, JobId, JobTree, Jobs,
+    NotifyConfig, Receiver, Restart, SCRIPT, SecretUses, SpecError, StartTarget, Stdin, StopAfter,
+    TemplateCall, Terminal, Turn,
 };
 
 /// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
@@ -140,6 +141,9 @@ pub struct CommandRequest {
     /// With sync: patterns to leave out, as in .gitignore.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
+    /// Files to copy back at its end, below its directory: runs/**.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fetch: Vec<String>,
     /// The tree that was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -259,6 +263,7 @@ impl CommandRequest {
             gpus: self.gpus.as_deref().map(gpus).transpose()?,
             tree: self.tree,
             chosen_from: self.chosen_from,
+            fetch: self.fetch.iter().map(|text| pattern(text)).collect::<Result<_, _>>()?,
             label: self.label,
             cwd: self.cwd,
             timeout,
@@ -461,9 +466,19 @@ fn restart(
 }
 
 /// The GPUs that a request asks for.
-fn gpus(text: &str) -> Result<GpuRequest, Error> {
+pub(super) fn gpus(text: &str) -> Result<GpuRequest, Error> {
     text.parse().map_err(|error: BadGpuRequest| {
         Error::invalid(error.to_string(), "use 2, 2:A100 or 1:40GB")
+    })
+}
+
+/// A pattern of files to copy back.
+fn pattern(text: &str) -> Result<FetchPattern, Error> {
+    text.parse().map_err(|error: BadFetchPattern| {
+        Error::invalid(
+            format!("fetch: {error}"),
+            "name files below the working directory: out.csv, runs/**",
+        )
     })
 }
 

@@ -8,6 +8,7 @@ mod command;
 mod displayed;
 mod elsewhere;
 mod events;
+mod fetch;
 mod files;
 mod forget;
 mod forward;
@@ -39,6 +40,7 @@ pub use command::CommandRequest;
 #[doc(hidden)]
 pub use command::parse_become;
 pub use events::{EventKind, JobEvent};
+pub use fetch::{FetchReply, FetchRequest, FetchedEntry, ResultsEntry};
 pub use files::CopiedTree;
 #[doc(hidden)]
 pub use files::parse_mode;

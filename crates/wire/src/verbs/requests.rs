@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    CommandRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest, JobsRequest,
-    LookRequest, PutRequest, QueueRequest, ReadRequest, RecipeRequest, SearchRequest,
+    CommandRequest, FetchRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest,
+    JobsRequest, LookRequest, PutRequest, QueueRequest, ReadRequest, RecipeRequest, SearchRequest,
     SignalRequest, TailRequest, VoteRequest, WaitRequest, WriteRequest,
 };
 use crate::error::Error;
@@ -36,6 +36,7 @@ plain_requests!(
     SignalRequest,
     JobsRequest,
     HostsRequest,
+    FetchRequest,
     ForgetRequest,
     ForwardRequest,
     GetRequest,

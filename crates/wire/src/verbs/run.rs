@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::command::CommandRequest;
 use super::displayed::displayed;
+use super::fetch::ResultsEntry;
 use super::jobs::{FirstError, HintFacts, first_error, hint};
 use super::tail::{KnownOutput, MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
 use crate::clamp::Clamps;
@@ -129,6 +130,9 @@ pub struct RunReply {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(skip)]
     pub stderr_lines: Vec<u64>,
+    /// Files that were copied back.
+    #[serde(flatten)]
+    pub results: ResultsEntry,
     /// Number of omitted lines that were evicted.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(skip)]
@@ -212,6 +216,7 @@ impl Service {
             Stdin::Closed
         };
         let start = self.with_tree(start).await?;
+        let gives_files = !start.fetch.is_empty();
         let (target, command) = start.into_command(&self.jobs, without_stdin)?;
         let job = self.jobs.run(target, command.start_within(wait.max(START))).await?;
         let id = job.id().to_owned();
@@ -226,7 +231,11 @@ impl Service {
             let page = page.map_err(|error| after_start(job.id(), error))?;
             return Ok(RunReply::with_page(&job, page, clamps.0));
         }
-        Ok(Box::pin(RunReply::of(&job, budget, clamps.0)).await)
+        let mut reply = Box::pin(RunReply::of(&job, budget, clamps.0)).await;
+        if gives_files && !reply.still_running {
+            reply.results = self.results_within(job.id(), deadline).await;
+        }
+        Ok(reply)
     }
 
     /// The output as ssh_tail returns it, up to a line that matches `until`.
@@ -343,6 +352,7 @@ impl RunReply {
             omitted_lines: 0,
             tail: Vec::new(),
             stderr_lines: Vec::new(),
+            results: ResultsEntry::default(),
             dropped_lines: status.dropped_lines,
             total_lines: status.total_lines,
             page: None,

@@ -21,6 +21,7 @@ macro_rules! for_each_verb {
             jobs: $crate::JobsRequest => $crate::JobsReply, Read, Safe, "List jobs";
             forget: $crate::ForgetRequest => $crate::ForgetReply, Run, Never, "Delete a finished job, or only its output";
             recipe: $crate::RecipeRequest => $crate::RecipeReply, Run, Safe, "How a job was started, to start it again";
+            fetch: $crate::FetchRequest => $crate::FetchReply, Run, Safe, "Copy the files of a job back, to the server";
             queue: $crate::QueueRequest => $crate::QueueReply, Read, Never, "List queues, or hold, release and move their jobs";
             hosts: $crate::HostsRequest => $crate::HostsReply, Read, Safe, "List hosts, or try one";
             get: $crate::GetRequest => $crate::GetReply, Run, Safe, "Read a file of a host, or list a directory";

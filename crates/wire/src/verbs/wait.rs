@@ -179,6 +179,7 @@ impl Service {
         let mut entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
         note_first_errors(&jobs, &mut entries).await;
         self.note_reasons(&mut entries).await;
+        self.note_results(&mut entries).await;
         // Counted from the entries, so that the number agrees with the states in this reply.
         let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
         // Also if the service is closing; the caller then waits again.

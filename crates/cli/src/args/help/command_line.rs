@@ -25,7 +25,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ),
     (
         "Files and ports",
-        &["put", "get", "sync", "edit", "forward"],
+        &["put", "get", "sync", "fetch", "edit", "forward"],
     ),
     ("Hosts", &["hosts", "ping", "trust"]),
     (

@@ -2,6 +2,7 @@
 //! has tar, otherwise file by file, many at a time. [`sync`] sends changes only.
 
 mod archive;
+mod fetch;
 mod get_tree;
 mod local;
 mod put_tree;
@@ -9,5 +10,6 @@ mod report;
 mod sync;
 mod verify;
 
+pub use fetch::{FetchReport, FetchedFile};
 pub use report::{TreeOptions, TreeReport};
 pub use sync::{SyncOptions, SyncReport};

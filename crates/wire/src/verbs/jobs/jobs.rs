@@ -13,6 +13,7 @@ use super::tree_entry::TreeEntry;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::leave_out::{is_false, is_zero};
+use crate::verbs::fetch::ResultsEntry;
 use crate::{Clamped, JobState, Members, Service, Standing};
 use sshjobs_core::jobs::{
     Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, Verb, WaitsFor, timestamp_of,
@@ -134,6 +135,13 @@ pub struct JobEntry {
     /// The working tree that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeEntry>,
+    /// The files that it gives back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub fetch: Vec<String>,
+    /// Those that were copied back.
+    #[serde(flatten)]
+    pub results: ResultsEntry,
     /// The words from which its host was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -278,6 +286,7 @@ impl Service {
             self.note_awaiting_input(&mut jobs, follows).await;
         }
         self.note_reasons(&mut jobs).await;
+        self.note_results(&mut jobs).await;
         if request.running_first {
             jobs.sort_by_key(|job| (job.attention(), job.queue_position));
         }
@@ -402,6 +411,8 @@ impl JobEntry {
             attempts: None,
             gpus: Vec::new(),
             tree: None,
+            fetch: Vec::new(),
+            results: ResultsEntry::default(),
             chosen_from: None,
             has_leftovers: false,
             started_at: member.started_at().map_or(0, timestamp_of),
@@ -450,6 +461,8 @@ impl JobEntry {
             attempts: status.evidence.attempts,
             gpus: status.evidence.gpus.clone(),
             tree: facts.tree.map(TreeEntry::from),
+            fetch: facts.fetch.iter().map(ToString::to_string).collect(),
+            results: ResultsEntry::default(),
             chosen_from: facts.chosen_from,
             has_leftovers,
             started_at: timestamp_of(status.started_at),

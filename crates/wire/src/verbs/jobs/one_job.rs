@@ -24,6 +24,7 @@ impl Service {
                 self.note_awaiting_input(&mut entries, false).await;
             }
             self.note_reasons(&mut entries).await;
+            self.note_results(&mut entries).await;
             entries.retain(|entry| request.selects(entry));
             return Ok(JobsReply::of(entries, clamps));
         }
@@ -48,7 +49,9 @@ impl Service {
             entry.why = EndReason::of(&job).await;
             entry.first_error = first_error(&job).await;
         }
-        Ok(JobsReply::of(vec![entry], clamps))
+        let mut entries = vec![entry];
+        self.note_results(&mut entries).await;
+        Ok(JobsReply::of(entries, clamps))
     }
 
     /// The processes of a job. `None` if it has ended.

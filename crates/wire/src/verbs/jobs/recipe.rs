@@ -126,6 +126,7 @@ fn start_of(recipe: &Recipe) -> CommandRequest {
             .map(|warn| format!("{}@{}", warn.signal, warn.before.as_secs_f64())),
         env_setup: facts.env_setup.clone(),
         gpus: facts.gpus.as_ref().map(ToString::to_string),
+        fetch: facts.fetch.iter().map(ToString::to_string).collect(),
         ..CommandRequest::default()
     }
 }
