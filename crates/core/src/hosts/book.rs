@@ -11,7 +11,9 @@ use super::HostError;
 use sshjobs_base::host_pattern::canonical_host;
 use sshjobs_base::lock::lock;
 use sshjobs_base::nearest::nearest;
-use sshjobs_ssh::{Aliases, ConnectError, Destination, HostConfig, Location, Resolver, Setting};
+use sshjobs_ssh::{
+    Aliases, ConnectError, Destination, HostConfig, HostSettings, Location, Resolver, Setting,
+};
 
 /// Maximum length of a DNS name.
 const LONGEST_NAME: usize = 255;
@@ -31,6 +33,8 @@ pub enum Access {
 pub struct HostBook {
     resolver: Resolver,
     access: Access,
+    /// Commands that a job's shell runs first on the hosts with a tag.
+    setups_by_tag: BTreeMap<String, String>,
     /// Hosts that no configuration lists, such as the demo's.
     given: BTreeMap<String, HostConfig>,
     resolved: Mutex<HashMap<String, (Instant, HostConfig)>>,
@@ -42,9 +46,17 @@ impl HostBook {
         Self {
             resolver,
             access,
+            setups_by_tag: BTreeMap::new(),
             given: BTreeMap::new(),
             resolved: Mutex::default(),
         }
+    }
+
+    /// Sets the commands that a job's shell runs first on the hosts with a tag.
+    #[must_use]
+    pub fn with_setups(mut self, by_tag: BTreeMap<String, String>) -> Self {
+        self.setups_by_tag = by_tag;
+        self
     }
 
     /// Adds a host that no configuration lists.
@@ -74,15 +86,26 @@ impl HostBook {
 
     /// The tags of a host, however its name is written.
     pub fn tags(&self, name: &str) -> &[String] {
+        self.table(name).map_or(&[], |settings| &settings.tags)
+    }
+
+    /// The commands that a job's shell runs first on a host: its own, or those of its first tag that has some.
+    pub fn env_setup(&self, name: &str) -> Option<&str> {
+        let settings = self.table(name)?;
+        let mut of_tags = settings.tags.iter().filter_map(|tag| self.setups_by_tag.get(tag));
+        settings.env_setup.as_ref().or_else(|| of_tags.next()).map(String::as_str)
+    }
+
+    /// The table of a host in the configuration, however its name is written.
+    fn table(&self, name: &str) -> Option<&HostSettings> {
         if let Some(settings) = self.resolver.settings.get(name) {
-            return &settings.tags;
+            return Some(settings);
         }
-        let Ok(destination) = Destination::parse(name) else { return &[] };
-        let host = destination.canonical_host();
+        let host = Destination::parse(name).ok()?.canonical_host();
         let mut tables = self.resolver.settings.iter();
         tables
             .find(|(known, _)| canonical_host(known) == host)
-            .map_or(&[], |(_, settings)| &settings.tags)
+            .map(|(_, settings)| settings)
     }
 
     /// The settings of a host, with their sources.

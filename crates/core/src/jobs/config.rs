@@ -31,6 +31,8 @@ pub struct Config {
     pub defaults: Defaults,
     /// Settings of hosts, by name. They override those of ssh_config.
     pub hosts: BTreeMap<String, HostSettings>,
+    /// Settings of all hosts with a tag, by tag.
+    pub tags: BTreeMap<String, TagConfig>,
     /// Secrets that commands may use, by name.
     pub secrets: BTreeMap<String, SecretConfig>,
     /// Whether callers may use any host, as in ssh.
@@ -68,6 +70,14 @@ pub struct Config {
     /// `sshjobs serve`. Not read from a file.
     #[serde(skip)]
     pub process: String,
+}
+
+/// Settings of all hosts with a tag: the table `[tags.NAME]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TagConfig {
+    /// Commands that a job's shell runs first, unless its host or the call has other ones.
+    pub env_setup: Option<String>,
 }
 
 /// The policy: the table `[policy]`.
@@ -147,6 +157,7 @@ impl Default for Config {
             limits: Limits::default(),
             defaults: Defaults::default(),
             hosts: BTreeMap::new(),
+            tags: BTreeMap::new(),
             secrets: BTreeMap::new(),
             allow_any_host: false,
             allow_proxy_command: false,

@@ -525,5 +525,9 @@ fn book(config: &Config, access: Access) -> HostBook {
         arguments: config.ssh_arguments.clone(),
         ..Resolver::default()
     };
-    HostBook::new(resolver, access)
+    let setups = config.tags.iter().filter_map(|(tag, of_tag)| {
+        let setup = of_tag.env_setup.clone()?;
+        Some((tag.clone(), setup))
+    });
+    HostBook::new(resolver, access).with_setups(setups.collect())
 }

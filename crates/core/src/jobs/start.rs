@@ -161,6 +161,7 @@ impl Start {
         door.admission.find_hosts(self.verb, &hosts).await?;
         door.check_secrets(self.verb, &self.command.draft, &hosts).await?;
         self.fill_template().await?;
+        self.fill_env_setup();
 
         // Checked before the policy is asked, so that a mistake is reported as one.
         let spec: JobSpec = self.command.draft.clone().try_into()?;
@@ -279,6 +280,15 @@ impl Start {
             is_approved: true,
             ..Job::new(self.door.clone(), job)
         }))
+    }
+
+    /// Adds the commands that the configuration sets for the host, unless the call has its own. A fleet's members get those of
+    /// their hosts when they start, and a look runs nothing else.
+    fn fill_env_setup(&mut self) {
+        let draft = &mut self.command.draft;
+        if draft.env_setup.is_none() && draft.fleet.is_none() && self.verb != Verb::Look {
+            draft.env_setup = self.door.book().env_setup(&draft.host).map(str::to_owned);
+        }
     }
 
     /// Replaces a template by its command, with the settings that the template has.

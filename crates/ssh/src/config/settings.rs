@@ -27,6 +27,8 @@ pub struct HostSettings {
     pub become_password: Option<SecretSource>,
     /// Tags by which callers select the host.
     pub tags: Vec<String>,
+    /// Commands that a job's shell runs first, such as `module load cuda`.
+    pub env_setup: Option<String>,
 }
 
 impl HostSettings {
@@ -72,6 +74,7 @@ impl HostSettings {
                 "become_password",
                 self.become_password.as_ref().map(ToString::to_string),
             ),
+            ("env_setup", self.env_setup.clone()),
         ];
         all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }

@@ -6,8 +6,8 @@ const REFERENCE: &str = include_str!("reference.toml");
 /// The table with a table for each host.
 const HOSTS: &str = "hosts";
 /// Beginnings of tables that are examples as a whole. An array of tables begins with a second bracket.
-const EXAMPLE_TABLES: [&str; 7] = [
-    "hosts", "secrets", "[oidc", "oidc", "[notify", "notify", "queues",
+const EXAMPLE_TABLES: [&str; 8] = [
+    "tags", "hosts", "secrets", "[oidc", "oidc", "[notify", "notify", "queues",
 ];
 /// Tables and keys whose value in the reference is an example.
 const EXAMPLES: [(&str, &str); 13] = [

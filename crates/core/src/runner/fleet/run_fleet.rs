@@ -558,6 +558,10 @@ impl MemberTask {
             // The fleet notifies of its end, and has waited for its turn.
             notify: Vec::new(),
             turn: Turn::default(),
+            env_setup: fleet.env_setup.clone().or_else(|| {
+                let setup = self.shared.hosts.book().env_setup(name);
+                setup.map(str::to_owned)
+            }),
             ..fleet.facts.clone()
         };
         let draft = Draft {
