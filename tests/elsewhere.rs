@@ -399,7 +399,11 @@ async fn a_job_is_started_again_after_a_reboot_if_that_is_wanted() {
         both.contains("the host was rebooted; attempt 2 begins"),
         "{both}"
     );
-    assert_eq!(entry(&sshd, &job)["state"], "running");
+    let running = entry(&sshd, &job);
+    assert_eq!(
+        (&running["state"], &running["attempts"]),
+        (&json!("running"), &json!(2))
+    );
     told(&sshjobs(&sshd, &["signal", &job, "KILL"]));
     sshjobs(&sshd, &["wait", &job]);
     assert_eq!(entry(&sshd, &job)["attempts"], 2);
@@ -479,6 +483,82 @@ async fn an_environment_is_set_up_first_and_its_failure_is_told_apart() {
         );
         assert!(failed.stdout.is_empty());
         assert_eq!(run("true", "exit 3").status.code(), Some(3));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_configuration_sets_environments_up_by_host_and_by_tag() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["gpu1", "gpu2"]);
+    let config = sshd.path("config.toml");
+    fs::write(
+        &config,
+        "[tags.gpu]\nenv_setup = \"W=tag\"\n[hosts.gpu1]\ntags = [\"gpu\"]\n\
+         [hosts.gpu2]\ntags = [\"gpu\"]\nenv_setup = \"W=host\"\n",
+    )
+    .unwrap();
+    let config = config.display().to_string();
+    let run = |words: &[&str]| {
+        let all = [
+            &["--config", &config, "run", "-n"],
+            words,
+            &["--", "echo $W"],
+        ]
+        .concat();
+        told(&sshjobs(&sshd, &all))
+    };
+    assert_eq!(run(&["gpu1"]), "tag\n");
+    assert_eq!(run(&["gpu2"]), "host\n");
+    assert_eq!(run(&["--env-setup", "W=call", "gpu2"]), "call\n");
+    assert_eq!(run(&[HOST]), "\n");
+    let mut of_fleet: Vec<String> = run(&["tag:gpu"]).lines().map(str::to_owned).collect();
+    of_fleet.sort_unstable();
+    assert_eq!(of_fleet, ["gpu1 | tag", "gpu2 | host"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_with_free_gpus_is_chosen() {
+    let (few, many) = (GpuHost::with(1).await, GpuHost::with(2).await);
+    let sshd = &few.sshd;
+    sshd.alias(["few"]);
+    let other = fs::read_to_string(many.sshd.ssh_config()).unwrap();
+    sshd.append(&other.replacen(&format!("Host {HOST}"), "Host many", 1));
+    let two = told(&sshjobs(
+        sshd,
+        &[
+            "run",
+            "-n",
+            "--json",
+            "--gpus",
+            "2",
+            "any(few,many)",
+            "--",
+            "true",
+        ],
+    ));
+    let two: Value = serde_json::from_str(two.lines().last().unwrap()).unwrap();
+    assert_eq!(two["host"], "many");
+
+    let start = || {
+        let words = [
+            "spawn",
+            "--json",
+            "--gpus",
+            "1",
+            "any(few,many)",
+            "--",
+            "sleep 600",
+        ];
+        let started: Value = serde_json::from_str(&told(&sshjobs(sshd, &words))).unwrap();
+        let job = started["job_id"].as_str().unwrap().to_owned();
+        (entry(sshd, &job)["host"].as_str().unwrap().to_owned(), job)
+    };
+    let [first, second, third] = [start(), start(), start()];
+    assert_ne!(first.0, second.0);
+    // Both hosts have one job, and only one has a free device.
+    assert_eq!(third.0, "many");
+    for (_, job) in [first, second, third] {
+        told(&sshjobs(sshd, &["signal", &job, "KILL"]));
     }
 }
 
@@ -601,9 +681,13 @@ async fn a_job_gets_free_gpus_and_others_wait_for_them() {
         sshd,
         &["--gpus", "2:a100", HOST, "--", "echo $CUDA_VISIBLE_DEVICES"],
     );
-    let waiting = entry(sshd, &second);
-    assert_eq!(waiting["state"], "queued", "{waiting}");
-    assert_eq!(waiting["reason"], "needs 2 GPUs on web1", "{waiting}");
+    // Also a process that does not wait itself knows why, once the host was asked.
+    eventually("it waits for two", async || {
+        let waiting = entry(sshd, &second);
+        assert_eq!(waiting["state"], "queued", "{waiting}");
+        waiting["reason"] == "needs 2 of 3 GPUs on web1"
+    })
+    .await;
     let third = sshjobs(
         sshd,
         &[

@@ -151,7 +151,16 @@ pub fn visible_gpus(ids: &[String]) -> Vec<(&'static str, String)> {
     }
 }
 
-/// The GPUs of a host, from the output of [`spool::list_gpus`](crate::spool::list_gpus).
+/// Processes of a host that run or wait for a processor, for each processor, from the output of
+/// [`spool::capacity`](crate::spool::capacity).
+pub fn parse_load(printed: &str) -> Option<f64> {
+    let line = printed.lines().find_map(|line| line.strip_prefix("load "))?;
+    let (load, processors) = line.split_once(' ')?;
+    let (load, processors): (f64, f64) = (load.parse().ok()?, processors.parse().ok()?);
+    (load.is_finite() && processors >= 1.0).then(|| load / processors)
+}
+
+/// The GPUs of a host, from the output of [`spool::capacity`](crate::spool::capacity).
 pub fn parse_gpus(printed: &str) -> Vec<Gpu> {
     let mut gpus: BTreeMap<String, Gpu> = BTreeMap::new();
     let mut order = Vec::new();
@@ -291,6 +300,14 @@ mod tests {
         );
         assert!(!gpus[0].is_free() && gpus[1].is_free());
         assert_eq!(gpus[0].temperature, Some(41));
+    }
+
+    #[test]
+    fn load_is_for_each_processor() {
+        assert_eq!(parse_load("load 3.00 4\ngpu x\n"), Some(0.75));
+        for unknown in ["", "load 3.00 ", "load 3.00 0", "load x 4", "load inf 4"] {
+            assert_eq!(parse_load(unknown), None, "{unknown}");
+        }
     }
 
     #[test]

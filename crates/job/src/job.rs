@@ -550,6 +550,11 @@ impl Job {
         self.write_log(Log::admit);
     }
 
+    /// Notes how many GPUs of the host fit the job, which waits for some of them.
+    pub fn note_fitting_gpus(&self, count: usize) {
+        self.write_log(|log| log.note_fitting_gpus(count));
+    }
+
     /// Notes the GPUs that the job is given.
     pub fn give_gpus(&self, ids: Vec<String>) {
         self.write_log(|log| log.give_gpus(ids));

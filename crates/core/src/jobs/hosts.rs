@@ -145,7 +145,8 @@ impl Jobs {
     /// [`Error::Refused`] if the host can't be used; [`Error::Spawn`] if it can't be reached.
     pub async fn gpus(&self, name: &str) -> Result<Vec<Gpu>, Error> {
         let permit = self.door.admission.admit_connection(Verb::Probe, name).await?;
-        let listed = self.door.runner().list_gpus(permit.host()).await;
+        let capacity = self.door.runner().capacity_of(permit.host()).await;
+        let listed = capacity.map(|capacity| capacity.gpus);
         listed.map_err(|source| Error::Spawn {
             host: name.to_owned(),
             nearest: None,

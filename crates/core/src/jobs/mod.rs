@@ -68,6 +68,7 @@ mod tree;
 mod trust;
 mod watches;
 
+pub use any_host::HostChoice;
 pub use builder::JobsBuilder;
 #[cfg(feature = "cluster")]
 pub use cluster::Cluster;
@@ -88,9 +89,9 @@ pub use notify::{
     Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
 pub use reading::{Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait};
-pub use secrets::SecretRefusal;
 #[cfg(feature = "files")]
 pub use results::JobResults;
+pub use secrets::SecretRefusal;
 pub use start::StartTarget;
 #[cfg(feature = "files")]
 pub use tree::{TreeToSend, directory_in_tree};
@@ -141,7 +142,7 @@ pub use sshjobs_store::{SharedValue, SharedValueError};
 #[cfg(feature = "files")]
 pub use sshjobs_tree::{BadExclusion, Exclusions};
 
-pub use config::{Defaults, PolicyConfig};
+pub use config::{Defaults, PolicyConfig, TagConfig};
 pub use job::SecretInput;
 pub use oidc::{IssuerConfig, LoginConfig, OidcConfig, RoleOfClaims};
 pub use secrets::SecretConfig;

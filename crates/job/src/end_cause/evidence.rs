@@ -30,6 +30,9 @@ pub struct EndEvidence {
     /// How often the command was started on its host, if it could be started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
+    /// GPUs of its host that fit, if it has waited for some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fitting_gpus: Option<usize>,
     /// GPUs that it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
@@ -142,6 +145,7 @@ impl EndEvidence {
             by_signal,
             ended_on_host,
             attempts,
+            fitting_gpus,
             gpus,
             used,
         } = later;
@@ -153,6 +157,7 @@ impl EndEvidence {
         self.by_signal = by_signal.or(self.by_signal);
         self.ended_on_host = ended_on_host.or(self.ended_on_host);
         self.attempts = attempts.or(self.attempts);
+        self.fitting_gpus = fitting_gpus.or(self.fitting_gpus);
         if !gpus.is_empty() {
             self.gpus = gpus;
         }

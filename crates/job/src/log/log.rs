@@ -335,6 +335,11 @@ impl Log {
         self.pgid
     }
 
+    /// Notes how many GPUs of the host fit the job, which waits for some of them.
+    pub(crate) fn note_fitting_gpus(&mut self, count: usize) {
+        self.evidence.fitting_gpus = Some(count);
+    }
+
     /// Notes the GPUs that the job is given.
     pub(crate) fn give_gpus(&mut self, ids: Vec<String>) {
         self.evidence.gpus = ids;

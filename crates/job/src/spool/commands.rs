@@ -173,11 +173,12 @@ pub fn claim_gpus(job: &str, ids: &[String]) -> String {
     verb(&format!("claim {job} {}", ids.join(" ")))
 }
 
-/// Prints the GPUs of a host, their processes and the jobs that have them; see [`parse_gpus`](crate::parse_gpus). Needs none of
-/// the scripts.
-pub fn list_gpus() -> String {
+/// Prints the load of a host, its GPUs, their processes and the jobs that have them; see [`parse_load`](crate::parse_load) and
+/// [`parse_gpus`](crate::parse_gpus). Needs none of the scripts.
+pub fn capacity() -> String {
     exec(
-        "if command -v nvidia-smi >/dev/null 2>&1; then \
+        "{ read -r l _ </proc/loadavg; } 2>/dev/null && echo \"load $l $(getconf _NPROCESSORS_ONLN 2>/dev/null)\"; \
+         if command -v nvidia-smi >/dev/null 2>&1; then \
          nvidia-smi --query-gpu=uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu \
          --format=csv,noheader,nounits 2>/dev/null | while IFS= read -r l; do echo \"gpu $l\"; done; \
          nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader,nounits 2>/dev/null | \

@@ -133,7 +133,11 @@ while (1) {
     # Each attempt of a job has a group of its own. The file of a job that can't be started again never changes.
     if (!$job{$j}{told} || -e "$j/attempt") {
       my ($p, $t) = split ' ', first_line("$j/pid");
-      if (defined $t && $job{$j}{told} ne $p) { $out .= "P $j $p\n"; $job{$j}{told} = $p }
+      if (defined $t && $job{$j}{told} ne $p) {
+        my ($attempt) = split ' ', first_line("$j/attempt");
+        $out .= "P $j $p " . (defined $attempt ? $attempt : '-') . "\n";
+        $job{$j}{told} = $p;
+      }
     }
     # The state first and the sizes second, so that no output is missed in between.
     my $state = state_of($j, $now);

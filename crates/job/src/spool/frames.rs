@@ -20,12 +20,14 @@ pub enum SpoolFrame {
         /// The bytes.
         bytes: Bytes,
     },
-    /// `P JOB PGID`: the job's process group.
+    /// `P JOB PGID ATTEMPT`: the job's process group. ATTEMPT is `-` if it can't be started again.
     ProcessGroup {
         /// The job.
         job: String,
         /// Its id.
         pgid: u32,
+        /// How often the command was started, if it can be started again.
+        attempt: Option<u32>,
     },
     /// `X JOB OUT ERR …`: the job has ended, and all of its output was sent.
     End {
@@ -289,9 +291,10 @@ impl FrameHeader {
                     left,
                 }))
             }
-            ["P", job, pgid] => Some(Self::Other(SpoolFrame::ProcessGroup {
+            ["P", job, pgid, ref attempt @ ..] => Some(Self::Other(SpoolFrame::ProcessGroup {
                 job: job.to_owned(),
                 pgid: pgid.parse().ok()?,
+                attempt: attempt.first().and_then(|number| number.parse().ok()),
             })),
             ["X", job, stdout, stderr, ref end @ ..] => Some(Self::Other(SpoolFrame::End {
                 job: job.to_owned(),

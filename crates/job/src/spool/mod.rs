@@ -15,8 +15,8 @@ mod frames;
 mod order;
 
 pub use commands::{
-    Fence, FollowFrom, RESULT, SpoolReply, claim_gpus, count_lines, counted_lines, eof, fenced,
-    follow, forget, install, list_gpus, note_signal, resize, scripts, start, sweep, write,
+    Fence, FollowFrom, RESULT, SpoolReply, capacity, claim_gpus, count_lines, counted_lines, eof,
+    fenced, follow, forget, install, note_signal, resize, scripts, start, sweep, write,
 };
 pub use frames::{EndFigures, FrameReader, SpoolEnd, SpoolFrame, SpoolLimit};
 pub use order::{BecomeOrder, SpoolOrder, SpoolStdin, StartError};

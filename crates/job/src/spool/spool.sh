@@ -1004,7 +1004,9 @@ follow) # FOLLOWER [sh]. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offset
       # Each attempt of a job has a group of its own.
       if { read -r p t0 <"$j/pid"; } 2>/dev/null && [ -n "$t0" ]; then
         case $told in *" $j:$p "*) ;; *)
-          printf 'P %s %s\n' "$j" "$p" || exit 0
+          n=-
+          { read -r n <"$j/attempt"; } 2>/dev/null
+          printf 'P %s %s %s\n' "$j" "$p" "$n" || exit 0
           told="$told $j:$p " ;;
         esac
       fi

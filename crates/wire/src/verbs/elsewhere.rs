@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 
-use super::command::CommandRequest;
+use super::command::{CommandRequest, gpus};
 use crate::Service;
 use crate::error::{Code, Error};
 use crate::transfer_roots::FoundBelowRoot;
-use sshjobs_core::jobs::{Exclusions, SyncOptions, TreeToSend, directory_in_tree};
+use sshjobs_core::jobs::{Exclusions, HostChoice, SyncOptions, TreeToSend, directory_in_tree};
 
 /// The hosts of a word that stands for one of them: `any(tag:gpu)` or, without characters of a shell, `any:tag:gpu`.
 fn hosts_of_any(host: &str) -> Option<Vec<String>> {
@@ -44,7 +44,12 @@ impl Service {
                 "any(…) takes names, patterns, tag:NAME and !NAME, separated by commas",
             ));
         }
-        let candidates = self.jobs.candidates(&words, request.pack).await?;
+        let choice = HostChoice {
+            words,
+            pack: request.pack,
+            gpus: request.gpus.as_deref().map(gpus).transpose()?,
+        };
+        let candidates = self.jobs.candidates(&choice).await?;
         let mut unreached = Vec::new();
         let mut last = None;
         for host in candidates {

@@ -7,8 +7,8 @@ use super::summary::Summary;
 use crate::hosts::HostRef;
 use crate::runner::SeenJob;
 use crate::runner::SpawnError;
-use crate::runner::turn::{WaitsFor, list_gpus, waits_for};
-use sshjobs_job::{AwaitsStdin, Gpu};
+use crate::runner::turn::{HostCapacity, WaitsFor, capacity_of, waits_for};
+use sshjobs_job::AwaitsStdin;
 use sshjobs_output::{Selection, looks_like_prompt};
 
 /// Silence after which a line without an end may be a prompt.
@@ -25,9 +25,9 @@ impl Runner {
         waits_for(&self.shared, &job.0).await
     }
 
-    /// The GPUs of a host.
-    pub(crate) async fn list_gpus(&self, host: &HostRef) -> Result<Vec<Gpu>, SpawnError> {
-        list_gpus(&self.shared, host).await
+    /// What a host has for jobs now.
+    pub(crate) async fn capacity_of(&self, host: &HostRef) -> Result<HostCapacity, SpawnError> {
+        capacity_of(&self.shared, host).await
     }
 
     /// A job as an entry of a list.

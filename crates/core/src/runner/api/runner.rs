@@ -114,7 +114,6 @@ impl Runner {
             sessions: Box::new(sessions),
             followers: Followers::default(),
             screens: Screens::default(),
-            missing_gpus: Mutex::default(),
             adopts: limits.adopts_jobs,
             secrets: surroundings.secrets,
             observer: surroundings.observer,

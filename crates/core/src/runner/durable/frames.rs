@@ -19,9 +19,16 @@ pub(super) async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
             follower.note_caught_up();
             false
         }
-        SpoolFrame::ProcessGroup { job, pgid } => {
+        SpoolFrame::ProcessGroup { job, pgid, attempt } => {
             let job = JobId::from(job.as_str());
             pass_on(follower, &job, FarEvent::ProcessGroup(pgid)).await;
+            if attempt.is_some() {
+                let evidence = EndEvidence {
+                    attempts: attempt,
+                    ..EndEvidence::default()
+                };
+                pass_on(follower, &job, FarEvent::Evidence(evidence)).await;
+            }
             false
         }
         SpoolFrame::Data {
@@ -204,6 +211,7 @@ fn evidence_of(end: &SpoolEnd) -> EndEvidence {
         by_signal: measured.by_signal,
         ended_on_host: measured.ended_at,
         attempts: measured.attempts,
+        fitting_gpus: None,
         gpus: Vec::new(),
         used: ResourceUse {
             cpu: measured.cpu,

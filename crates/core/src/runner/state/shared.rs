@@ -1,6 +1,6 @@
 //! State shared by the runner's tasks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
@@ -10,7 +10,6 @@ use super::followers::Followers;
 use super::foreign_jobs::ForeignJobs;
 use super::limits::Limits;
 use super::meter::{EndCounts, Growth};
-use super::missing_gpus::MissingGpus;
 use super::queues::{QueueRule, Queues};
 use super::registry::Registry;
 use super::screens::Screens;
@@ -51,8 +50,6 @@ pub(crate) struct RunnerState {
     pub(crate) queues: SharedValue<Queues>,
     /// Rules of queues, by name.
     pub(crate) queue_rules: BTreeMap<String, QueueRule>,
-    /// Jobs that wait for GPUs of their hosts.
-    pub(crate) missing_gpus: Mutex<HashMap<JobId, MissingGpus>>,
     pub(crate) stopping: CancellationToken,
     pub(crate) growth: Arc<Growth>,
     pub(crate) ends: EndCounts,
@@ -97,14 +94,8 @@ impl RunnerState {
         lock(&self.registry)
     }
 
-    /// Jobs that wait for GPUs, and what they need.
-    pub(crate) fn missing_gpus(&self) -> LockGuard<'_, HashMap<JobId, MissingGpus>> {
-        lock(&self.missing_gpus)
-    }
-
     /// Notes that a job has ended, and takes it out of its queue.
     pub(crate) fn finish(self: &Arc<Self>, job: &Job, outcome: &Outcome) {
-        self.missing_gpus().remove(&job.id);
         self.registry().finish(&job.id);
         self.ends.count(outcome);
         self.observer.note_end(job, outcome);

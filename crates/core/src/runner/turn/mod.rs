@@ -28,6 +28,6 @@ mod wait_for_turn;
 
 pub use change_queue::{QueueChange, QueueError, QueueStatus, QueuedJobStatus};
 pub(crate) use change_queue::{change_job, hold_queue, list_queues};
-pub(crate) use wait_for_gpus::list_gpus;
+pub(crate) use wait_for_gpus::{HostCapacity, capacity_of};
 pub use wait_for_turn::WaitsFor;
 pub(crate) use wait_for_turn::{take_turn, waits_for};

@@ -7,15 +7,15 @@ use tokio::time::sleep;
 
 use crate::hosts::{HostRef, run_short};
 use crate::runner::durable::run_on;
-use crate::runner::state::{MissingGpus, RunnerState, SpawnError};
+use crate::runner::state::{RunnerState, SpawnError};
 use sshjobs_job::spool::{self, SpoolReply};
-use sshjobs_job::{Gpu, GpuRequest, Job, parse_gpus};
+use sshjobs_job::{Gpu, GpuRequest, Job, parse_gpus, parse_load};
 
 /// Interval at which a host is asked again.
 const LOOK: Duration = Duration::from_secs(5);
 /// Pause after another job was faster.
 const SHORT: Duration = Duration::from_millis(200);
-/// Time limit for a host to list its GPUs.
+/// Time limit for a host to report its capacity.
 const LISTING_TIME: Duration = Duration::from_secs(30);
 
 /// Waits until the host has the GPUs that a job needs. They then belong to the job, until it ends.
@@ -25,12 +25,11 @@ pub(super) async fn wait_for_gpus(shared: &Arc<RunnerState>, job: &Job) -> Resul
         match claim(shared, job, request).await? {
             Claim::Made(ids) => {
                 job.give_gpus(ids);
-                shared.missing_gpus().remove(&job.id);
                 return Ok(());
             }
             Claim::Lost => sleep(SHORT).await,
-            Claim::Missing(missing) => {
-                shared.missing_gpus().insert(job.id.clone(), missing);
+            Claim::Missing { fitting } => {
+                job.note_fitting_gpus(fitting);
                 job.queue();
                 sleep(LOOK).await;
             }
@@ -44,7 +43,10 @@ enum Claim {
     /// Another job has taken one of them meanwhile.
     Lost,
     /// There are not enough now.
-    Missing(MissingGpus),
+    Missing {
+        /// How many there are that fit.
+        fitting: usize,
+    },
 }
 
 async fn claim(
@@ -53,7 +55,7 @@ async fn claim(
     request: &GpuRequest,
 ) -> Result<Claim, SpawnError> {
     let host = &job.spec.host;
-    let gpus = list_gpus(shared, &HostRef::of(job)).await?;
+    let gpus = capacity_of(shared, &HostRef::of(job)).await?.gpus;
     let own = |gpu: &&Gpu| gpu.job.as_deref() == Some(job.id.as_str());
     let fitting: Vec<&Gpu> = gpus.iter().filter(|gpu| gpu.fits(&request.kind)).collect();
     if fitting.len() < request.count {
@@ -70,11 +72,9 @@ async fn claim(
     let mut chosen: Vec<String> =
         held.chain(free).map(|gpu| gpu.id.clone()).take(request.count).collect();
     if chosen.len() < request.count {
-        return Ok(Claim::Missing(MissingGpus {
-            needed: request.count,
-            fitting: Some(fitting.len()),
-            host: host.clone(),
-        }));
+        return Ok(Claim::Missing {
+            fitting: fitting.len(),
+        });
     }
     // In one order, so that of two jobs that want the same devices one gets all.
     chosen.sort();
@@ -94,17 +94,28 @@ async fn claim(
     })
 }
 
-/// The GPUs of a host.
-pub(crate) async fn list_gpus(
+/// What a host has for jobs now.
+pub(crate) struct HostCapacity {
+    pub(crate) gpus: Vec<Gpu>,
+    /// Processes that run or wait for a processor, for each processor. `None` if the host does not tell.
+    pub(crate) load: Option<f64>,
+}
+
+/// Asks a host for its GPUs and its load.
+pub(crate) async fn capacity_of(
     shared: &RunnerState,
     host: &HostRef,
-) -> Result<Vec<Gpu>, SpawnError> {
+) -> Result<HostCapacity, SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
     let failed = |source| SpawnError::Channel {
         host: host.name.clone(),
         source,
     };
     let opened = lease.connection().open().await.map_err(failed)?;
-    let printed = run_short(opened.channel, &spool::list_gpus(), LISTING_TIME).await;
-    Ok(parse_gpus(&printed.map_err(failed)?.stdout))
+    let printed = run_short(opened.channel, &spool::capacity(), LISTING_TIME).await;
+    let printed = printed.map_err(failed)?.stdout;
+    Ok(HostCapacity {
+        gpus: parse_gpus(&printed),
+        load: parse_load(&printed),
+    })
 }

@@ -235,11 +235,9 @@ pub(crate) async fn waits_for(shared: &Arc<RunnerState>, job: &Job) -> Option<Wa
         }
     }
     let request = job.spec.gpus.as_ref()?;
-    let known = shared.missing_gpus().get(&job.id).cloned();
-    // Another process may be the one that waits.
-    Some(WaitsFor::Gpus(known.unwrap_or_else(|| MissingGpus {
+    Some(WaitsFor::Gpus(MissingGpus {
         needed: request.count,
-        fitting: None,
+        fitting: job.status().evidence.fitting_gpus,
         host: job.spec.host.clone(),
-    })))
+    }))
 }

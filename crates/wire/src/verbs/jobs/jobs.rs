@@ -126,7 +126,7 @@ pub struct JobEntry {
     /// Whether it runs on a terminal.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pty: bool,
-    /// How often it was started, if it could be restarted and has ended.
+    /// How often it was started, if it can be restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     /// GPUs that it was given.

@@ -89,7 +89,6 @@ impl SimulatedProcess {
             sessions: Box::new(sessions),
             followers: Followers::default(),
             screens: Screens::default(),
-            missing_gpus: Mutex::default(),
             adopts: true,
             secrets: Arc::new(Nothing),
             observer: Box::new(Nothing),
