@@ -35,6 +35,7 @@ pub fn follower(bytes: &[u8]) {
     let data = |frame: &SpoolFrame| match frame {
         SpoolFrame::Data { bytes, .. } => bytes.len(),
         SpoolFrame::ProcessGroup { .. }
+        | SpoolFrame::Usage { .. }
         | SpoolFrame::End { .. }
         | SpoolFrame::Alive
         | SpoolFrame::CaughtUp => 0,

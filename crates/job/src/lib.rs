@@ -36,6 +36,7 @@ mod spec;
 pub mod spool;
 mod stored_output;
 mod turn;
+mod usage;
 
 pub use announced::{
     Announcements, BECOME_PASSWORD, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId,
@@ -97,3 +98,4 @@ pub use spec::{
     check_key, check_word,
 };
 pub use turn::{Turn, is_queue_name};
+pub use usage::{GpuUsage, UsageSample, UsageSeries};

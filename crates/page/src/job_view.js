@@ -9,12 +9,15 @@ import { Finder } from "./finder.js";
 import { FleetTable } from "./fleet_table.js";
 import { Folds } from "./folds.js";
 import { count, dateAndTime, duration, isRunning, stateClass, stateInWords } from "./format.js";
+import { JobFacts } from "./job_facts.js";
 import { LogView } from "./log_view.js";
 import { Processes } from "./processes.js";
 import { ScreenView } from "./screen_view.js";
 
 // Most bytes of one page of lines.
 const PAGE_BYTES = 262_144;
+// How often the figures of a running job are asked for, in milliseconds.
+const FIGURES_INTERVAL = 10_000;
 // Most lines that are copied at once.
 const MOST_COPIED = 10_000;
 
@@ -35,6 +38,8 @@ export class JobView {
   #total = 0;
   // The lines of the address, as text; null if it has none.
   #linked = null;
+  // The timer of the next question for figures.
+  #figures = undefined;
   #isClosed = false;
   #isGone = false;
 
@@ -52,6 +57,7 @@ export class JobView {
     this.follow = checkBox("Follow", true, (isChecked) => this.log.follow(isChecked));
     this.actions = new Actions(jobId);
     this.answer = new AnswerForm(jobId);
+    this.facts = new JobFacts(jobId);
     this.processes = new Processes(jobId);
     this.processes.element.hidden = true;
     this.auditLog = new AuditLog(jobId);
@@ -102,6 +108,7 @@ export class JobView {
 
   close() {
     this.#isClosed = true;
+    clearTimeout(this.#figures);
     this.updates.close();
     this.finder.close();
     this.folds.close();
@@ -133,6 +140,7 @@ export class JobView {
       this.mayAct ? this.actions.element : null,
       this.#command,
       this.#detail,
+      this.facts.element,
     );
   }
 
@@ -206,11 +214,21 @@ export class JobView {
       this.#job = { ...this.#job, ...reply.jobs[0] };
       this.#findGroups();
       this.#showJob(this.#job.awaiting_input === true);
+      this.#askForFiguresLater();
       // A link to lines shows them.
       if (this.#job.pty && isRunning(this.#job) && this.#linked === null) this.#showScreen(true);
     } catch (error) {
       if (error.name !== "AbortError") this.#showFailure(error);
     }
+  }
+
+  // Asks again for what no update tells: the use of GPUs while it runs, and then the files that it gives back.
+  #askForFiguresLater() {
+    const awaitsFiles = this.#job.fetch && !this.#job.fetched;
+    const isAsked = isRunning(this.#job) ? this.#job.gpus : awaitsFiles;
+    if (!isAsked) return;
+    clearTimeout(this.#figures);
+    this.#figures = setTimeout(() => this.#loadJob(), FIGURES_INTERVAL);
   }
 
   // Moves the focus to the lines, also if the screen is shown.
@@ -254,6 +272,7 @@ export class JobView {
       const parts = [job.host, job.caller, job.label, dateAndTime(job.started_at), age];
       setText(this.#detail, parts.filter(Boolean).join(" · "));
     }
+    this.facts.update(job);
     this.actions.update(job);
     this.answer.update(job, isAwaiting);
     this.processes.update(job);

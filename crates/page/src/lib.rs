@@ -28,6 +28,7 @@ files! {
     LOGIN_JS = "login.js";
     ADDRESS_JS = "address.js";
     JOB_LIST_JS = "job_list.js";
+    JOB_FACTS_JS = "job_facts.js";
     JOB_VIEW_JS = "job_view.js";
     LINE_CACHE_JS = "line_cache.js";
     LOG_VIEW_JS = "log_view.js";

@@ -121,11 +121,11 @@ pub use sshjobs_job::unquote_words;
 pub use sshjobs_job::{
     Awaited, AwaitedFile, BadBecome, BadFetchPattern, BadGpuRequest, BadRestart, Become,
     BecomeMethod, BecomeRefusal, CommandShell, Draft, EarlyWarning, EndCause, EndEvidence, Exit,
-    FetchPattern, FleetCounts, FleetSummary, Gpu, GpuRequest, JobFacts, JobTree, KilledProcess,
-    LostWhy, Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence, MemoryKills,
-    Outcome, Phase, Process, Processes, ResourceUse, Restart, SCRIPT, SecretUses, Signal,
-    SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios, Transferred, Turn,
-    Wait,
+    FetchPattern, FleetCounts, FleetSummary, Gpu, GpuRequest, GpuUsage, JobFacts, JobTree,
+    KilledProcess, LostWhy, Member, MemberGroup, MemberProgress, MemberResult, MemoryEvidence,
+    MemoryKills, Outcome, Phase, Process, Processes, ResourceUse, Restart, SCRIPT, SecretUses,
+    Signal, SpecError, Status, Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
+    Transferred, Turn, UsageSample, Wait,
 };
 pub use sshjobs_output::{
     Cursor, Line, LineNo, MemberNo, PageQuery, ReadQuery, Reading, Render, ScreenRow, ScreenSpan,

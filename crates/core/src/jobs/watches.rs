@@ -1,4 +1,4 @@
-//! Watches running jobs for prompts, silence and matching lines.
+//! Watches running jobs for prompts, silence, matching lines and idle GPUs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ struct JobWatch {
 
 /// Time after a matching line in which no other line is looked for.
 const MATCH_PAUSE: Duration = Duration::from_secs(60);
+/// Seconds without use after which GPUs count as idle.
+const GPU_IDLE_S: u64 = 600;
+/// How often the use of GPUs is looked at.
+const GPU_LOOK: Duration = Duration::from_secs(5);
 /// Practically unlimited.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Owner of the cursors up to which lines were matched. No token can have this name.
@@ -76,6 +80,10 @@ impl JobWatch {
                     };
                     watches.spawn(watch.for_events(silences));
                 }
+                NotifyOn::GpuIdle => {
+                    let idle = rule.gpu_idle_s.unwrap_or(GPU_IDLE_S);
+                    watches.spawn(watch.for_idle_gpus(idle));
+                }
                 NotifyOn::Match => {
                     // The configuration was checked when it was read.
                     let pattern = rule.pattern.as_deref().map(Regex::new);
@@ -98,6 +106,21 @@ impl JobWatch {
         {
             self.notify(event);
             cursor = next;
+        }
+    }
+
+    /// Notifies once of each time in which the job's GPUs are idle for so many seconds.
+    async fn for_idle_gpus(self, idle_s: u64) {
+        let mut is_told = false;
+        while !self.job.over_within(GPU_LOOK).await {
+            let idle = self.job.status().evidence.series.idle_gpu_seconds();
+            let seconds = idle.filter(|seconds| *seconds >= idle_s);
+            if let Some(seconds) = seconds
+                && !is_told
+            {
+                self.notify(Occasion::GpuIdle { seconds });
+            }
+            is_told = seconds.is_some();
         }
     }
 

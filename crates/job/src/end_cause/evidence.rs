@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Kill, Signal};
+use crate::{Kill, Signal, UsageSeries};
 use sshjobs_output::Timestamp;
 
 /// Facts about the end of a job that its outcome does not contain. They are kept with its record.
@@ -36,6 +36,9 @@ pub struct EndEvidence {
     /// GPUs that it was given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
+    /// Its use of resources over time, if it was given GPUs.
+    #[serde(skip_serializing_if = "UsageSeries::is_empty")]
+    pub series: UsageSeries,
     /// Resources that the job used.
     pub used: ResourceUse,
 }
@@ -147,6 +150,7 @@ impl EndEvidence {
             attempts,
             fitting_gpus,
             gpus,
+            series,
             used,
         } = later;
         if let Some(sent) = sent {
@@ -161,6 +165,7 @@ impl EndEvidence {
         if !gpus.is_empty() {
             self.gpus = gpus;
         }
+        series.samples().iter().cloned().for_each(|sample| self.series.add(sample));
         self.used.cpu = used.cpu.or(self.used.cpu);
         self.used.peak_memory = used.peak_memory.or(self.used.peak_memory);
         if !used.memory_kills.is_unknown() {

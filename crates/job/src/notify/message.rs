@@ -22,6 +22,11 @@ pub enum Occasion {
         /// For how long, in seconds.
         seconds: u64,
     },
+    /// Its GPUs have been idle for a while.
+    GpuIdle {
+        /// For how long, in seconds.
+        seconds: u64,
+    },
     /// No caller has asked for it in a long time, so it will be ended.
     Abandoned {
         /// In how many seconds, unless a call names it.
@@ -62,6 +67,7 @@ impl Occasion {
             Self::Ended => "ended",
             Self::Prompt { .. } => "prompt",
             Self::Silent { .. } => "silent",
+            Self::GpuIdle { .. } => "gpu_idle",
             Self::Abandoned { .. } => "abandoned",
             Self::Matched { .. } => "matched",
         }
@@ -129,6 +135,8 @@ impl Notification {
             // A second silence, or the same question again, has other output before it.
             Occasion::Silent { .. } | Occasion::Prompt { .. } => self.job.total_lines,
             Occasion::Ended | Occasion::Matched { .. } => 0,
+            // A second pause of the GPUs ends later.
+            Occasion::GpuIdle { .. } => self.at,
             // Another notice comes after another call only, and that says when it was.
             Occasion::Abandoned { .. } => self.at,
         };
@@ -168,7 +176,7 @@ impl Notification {
             Occasion::Ended if self.job.has_failed => ":x:",
             Occasion::Ended => ":white_check_mark:",
             Occasion::Prompt { .. } => ":speech_balloon:",
-            Occasion::Silent { .. } => ":hourglass:",
+            Occasion::Silent { .. } | Occasion::GpuIdle { .. } => ":hourglass:",
             Occasion::Abandoned { .. } => ":wastebasket:",
             Occasion::Matched { .. } => ":mag:",
         }
@@ -184,6 +192,7 @@ impl Notification {
             Occasion::Ended => escaped(&job.outcome),
             Occasion::Prompt { text } => format!("waits for input: {}", code(text)),
             Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
+            Occasion::GpuIdle { seconds } => format!("has not used its GPUs for {seconds} s"),
             Occasion::Abandoned { seconds } => format!(
                 "will be ended in {seconds} s, because no call has named it for long; a call that names it keeps it"
             ),

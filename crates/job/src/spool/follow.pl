@@ -42,7 +42,8 @@ sub flush_out { put($out); $out = '' }
 sub add {
   my ($j, $o, $e) = @_;
   return if $job{$j} || $j !~ /^[A-Za-z0-9.-]+$/;
-  $job{$j} = { 1 => $o, 2 => $e, looked => 0, moved => time, told => '' };
+  $job{$j} = { 1 => $o, 2 => $e, looked => 0, moved => time, told => '',
+    figures_looked => 0, figures_changed => 0, figures_told => 0 };
   $hot{$j} = 1;
   push @order, $j;
 }
@@ -96,6 +97,22 @@ sub send_new { # Sends new output. Returns whether the stream was sent up to its
   return $job{$j}{$stream} >= $size;
 }
 
+sub tell_usage { # Tells new figures of a job that has GPUs. They come every few seconds.
+  my ($j, $now) = @_;
+  return if $job{$j}{figures_looked} == $now;
+  $job{$j}{figures_looked} = $now;
+  my $changed = (stat "$j/series")[9];
+  return unless defined $changed && $changed != $job{$j}{figures_changed};
+  open(my $in, '<', "$j/series") or return;
+  while (my $line = <$in>) {
+    my ($at) = split ' ', $line;
+    next unless $line =~ /^[0-9].*\n$/ && $at > $job{$j}{figures_told};
+    $out .= "M $j $line";
+    $job{$j}{figures_told} = $at;
+  }
+  $job{$j}{figures_changed} = $changed;
+}
+
 sub told_size { # Bytes of a file that were sent, or its size if it has become shorter.
   my ($from, $file) = @_;
   my $size = -s $file || 0;
@@ -139,6 +156,7 @@ while (1) {
         $job{$j}{told} = $p;
       }
     }
+    tell_usage($j, $now);
     # The state first and the sizes second, so that no output is missed in between.
     my $state = state_of($j, $now);
     my ($o, $e) = ($job{$j}{1}, $job{$j}{2});

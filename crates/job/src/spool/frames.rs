@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::UsageSample;
 use sshjobs_output::Stream;
 
 /// A frame sent by a follower.
@@ -28,6 +29,13 @@ pub enum SpoolFrame {
         pgid: u32,
         /// How often the command was started, if it can be started again.
         attempt: Option<u32>,
+    },
+    /// `M JOB AT CPU MEMORY GPU…`: the job's use of resources.
+    Usage {
+        /// The job.
+        job: String,
+        /// The sample.
+        sample: UsageSample,
     },
     /// `X JOB OUT ERR …`: the job has ended, and all of its output was sent.
     End {
@@ -295,6 +303,10 @@ impl FrameHeader {
                 job: job.to_owned(),
                 pgid: pgid.parse().ok()?,
                 attempt: attempt.first().and_then(|number| number.parse().ok()),
+            })),
+            ["M", job, ref figures @ ..] => Some(Self::Other(SpoolFrame::Usage {
+                job: job.to_owned(),
+                sample: UsageSample::parse(figures)?,
             })),
             ["X", job, stdout, stderr, ref end @ ..] => Some(Self::Other(SpoolFrame::End {
                 job: job.to_owned(),

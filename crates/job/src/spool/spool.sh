@@ -323,6 +323,50 @@ run_job() { # Runs the job, measured unless $sj_unmeasured is set. Arguments: th
   (led /bin/sh "$sj_F" "$sj_D" job "$@") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
 }
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
+add_usage_below() { # Adds clock ticks and pages of process $1 and all below it to $ticks and $pages.
+  todo="$1 "
+  while [ -n "$todo" ]; do
+    x=${todo%% *} todo=${todo#* }
+    { read -r stat <"/proc/$x/stat"; } 2>/dev/null || continue
+    set -- ${stat##*) }
+    ticks=$((ticks + ${12} + ${13} + ${14} + ${15})) pages=$((pages + ${22}))
+    for x in "/proc/$x/task/"*/children; do
+      n=
+      # The file has no line end.
+      { read -r n <"$x"; } 2>/dev/null || :
+      [ -z "$n" ] || todo="$n $todo"
+    done
+  done
+}
+sample_usage() { # Notes use of resources in the file series while the supervisor lives, for a job with the GPUs $1: lines with the time,
+  # percent of a processor, KiB, and percent, MiB and °C of each GPU. A long job keeps fewer and fewer of them.
+  every=5 count=0 before=-
+  hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
+  page=$(getconf PAGESIZE 2>/dev/null) || page=4096
+  clock
+  last=$now
+  while :; do
+    clock
+    while [ $((now - last)) -lt $every ]; do
+      sleep 1
+      kill -0 $$ 2>/dev/null || exit 0
+      clock
+    done
+    ticks=0 pages=0 p=
+    { read -r p _ <"$sj_J/pid"; } 2>/dev/null
+    [ -z "$p" ] || add_usage_below "$p"
+    [ "$before" != - ] && [ "$ticks" -ge "$before" ] || before=$ticks
+    cpu=$(((ticks - before) * 100 / hz / (now - last)))
+    before=$ticks last=$now
+    n=$(nvidia-smi --query-gpu=utilization.gpu,memory.used,temperature.gpu --format=csv,noheader,nounits -i "$1" 2>/dev/null | tr -d ' ' | tr '\n' ' ')
+    echo "$(date +%s) $cpu $((pages * (page / 1024))) $n" 2>/dev/null >>"$sj_J/series"
+    count=$((count + 1))
+    if [ $count -ge 480 ]; then
+      sed -n 'p;n' "$sj_J/series" 2>/dev/null >"$sj_J/series.new" && mv -f "$sj_J/series.new" "$sj_J/series"
+      count=240 every=$((every * 2))
+    fi
+  done
+}
 
 as_user() { # Runs the script $2 as the user of job $1, if the host asks for no password.
   { read -r m u <"$sj_S/$1/as"; } 2>/dev/null || return
@@ -657,6 +701,11 @@ X
     guard
   }
   find_cgroup
+  x=
+  for n in "$sj_S"/gpu/*/"$1"; do
+    [ ! -f "$n" ] || { n=${n%/*}; x="$x${x:+,}${n##*/}"; }
+  done
+  [ -z "$x" ] || { (exec 5<&- 6<&-; sample_usage "$x") & serves $!; }
   sj_unmeasured=
   while :; do
     kills_in "$sj_events"
@@ -1008,6 +1057,13 @@ follow) # FOLLOWER [sh]. Lines: JOB OUT ERR ..., ".". OUT and ERR are the offset
           { read -r n <"$j/attempt"; } 2>/dev/null
           printf 'P %s %s %s\n' "$j" "$p" "$n" || exit 0
           told="$told $j:$p " ;;
+        esac
+      fi
+      if [ -f "$j/series" ]; then
+        n=$(tail -n 1 "$j/series")
+        case $told in *" $j@${n%% *} "*) ;; *)
+          printf 'M %s %s\n' "$j" "$n" || exit 0
+          told="$told $j@${n%% *} " ;;
         esac
       fi
       # Output that was sent is gone from the file, so the offset of later output is unknown. The job is reported as lost.

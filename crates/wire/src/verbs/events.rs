@@ -87,8 +87,8 @@ impl JobEvent {
             silent_ms: 0,
         };
         match occasion {
-            // Waits and watches do not look for the second.
-            Occasion::Ended | Occasion::Abandoned { .. } => {}
+            // Waits and watches do not look for the others.
+            Occasion::Ended | Occasion::GpuIdle { .. } | Occasion::Abandoned { .. } => {}
             Occasion::Prompt { text } => {
                 event.event = EventKind::Prompt;
                 event.text = Some(text);

@@ -11,7 +11,7 @@ use crate::args::InspectArgs;
 use crate::exit::print;
 use crate::json::json;
 use crate::terminal::in_columns;
-use sshjobs_core::jobs::printable;
+use sshjobs_core::jobs::{UsageSample, printable};
 use sshjobs_wire::in_largest_unit;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{DetailArg, EndReason, JobEntry, JobsRequest, ProcessEntry, ProcessList};
@@ -37,14 +37,102 @@ pub async fn inspect(api: &Api, args: InspectArgs) -> ProgramExit {
 
 /// The processes of a job, why it ended, or its state, as lines.
 pub(crate) fn detail_in_words(job: &JobEntry) -> Vec<String> {
-    match (&job.processes, &job.why) {
+    let mut lines = match (&job.processes, &job.why) {
         (Some(processes), _) => in_words(processes),
         (None, Some(why)) => why_in_words(why),
         (None, None) => vec![printable(&format!("{}: {}", job.job_id, job.standing))],
+    };
+    lines.extend(facts_in_words(job));
+    lines.extend(usage_in_words(&job.usage));
+    lines
+}
+
+/// Its attempts, tree, GPUs and files.
+fn facts_in_words(job: &JobEntry) -> Vec<String> {
+    let attempts = job.attempts.filter(|attempts| *attempts > 1);
+    let tree = job.tree.as_ref().map(|tree| match &tree.commit {
+        Some(commit) => format!("{} at {commit:.10}", tree.path),
+        None => tree.path.clone(),
+    });
+    let files = job.results.fetched.as_ref().map(|files| {
+        let total = job.results.fetched_total.unwrap_or(files.len());
+        let place = job.results.fetched_to.as_deref().unwrap_or("no place");
+        format!("{total} fetched to {place}")
+    });
+    let facts = [
+        ("attempts", attempts.map(|attempts| attempts.to_string())),
+        ("tree", tree),
+        ("GPUs", (!job.gpus.is_empty()).then(|| job.gpus.join(", "))),
+        ("files", files),
+    ];
+    let lines = facts.into_iter().filter_map(|(name, fact)| Some((name, fact?)));
+    lines.map(|(name, fact)| printable(&format!("{name}: {fact}"))).collect()
+}
+
+/// A row with a sparkline and the newest value for each figure.
+fn usage_in_words(samples: &[UsageSample]) -> Vec<String> {
+    let Some(newest) = samples.last() else { return Vec::new() };
+    let mut rows = Vec::new();
+    let mut row =
+        |name: &str, value: &dyn Fn(&UsageSample) -> u64, most: Option<u64>, now: String| {
+            let values: Vec<u64> = samples.iter().map(value).collect();
+            rows.push([name.to_owned(), sparkline(&values, most), now]);
+        };
+    if let Some(gpus) = newest.gpus {
+        let of_gpus = |sample: &UsageSample| sample.gpus.unwrap_or_default();
+        row(
+            "GPU use",
+            &|sample| of_gpus(sample).percent.into(),
+            Some(100),
+            format!("{} %", gpus.percent),
+        );
+        row(
+            "GPU memory",
+            &|sample| of_gpus(sample).memory_mib,
+            None,
+            size(gpus.memory_mib << 20),
+        );
+        row(
+            "GPU heat",
+            &|sample| of_gpus(sample).temperature.into(),
+            Some(100),
+            format!("{} °C", gpus.temperature),
+        );
     }
+    row(
+        "CPU",
+        &|sample| sample.cpu_percent.into(),
+        None,
+        format!("{} %", newest.cpu_percent),
+    );
+    row(
+        "memory",
+        &|sample| sample.memory_kib,
+        None,
+        size(newest.memory_kib << 10),
+    );
+    in_columns(&rows)
+}
+
+/// The newest values as bars, relative to `most` or to the largest of them.
+fn sparkline(values: &[u64], most: Option<u64>) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let drawn = &values[values.len().saturating_sub(MOST_DRAWN)..];
+    let most = most.or_else(|| drawn.iter().copied().max()).unwrap_or(0).max(1);
+    let bar = |value: &u64| {
+        let step = (*value).min(most).saturating_mul(7) / most;
+        usize::try_from(step)
+            .ok()
+            .and_then(|step| BARS.get(step))
+            .copied()
+            .unwrap_or('█')
+    };
+    drawn.iter().map(bar).collect()
 }
 
 const HEAD: [&str; 6] = ["PID", "CPU", "AGE", "MEMORY", "COMMAND", "WAITS FOR"];
+/// Samples of a sparkline.
+const MOST_DRAWN: usize = 60;
 /// Maximum characters of a command in the table, so that the last column fits.
 const SHOWN_OF_COMMAND: usize = 36;
 
@@ -172,4 +260,18 @@ fn by_parent(processes: &[ProcessEntry]) -> Vec<(usize, &ProcessEntry)> {
         stack.extend(below.into_iter().map(|child| (depth + 1, child)));
     }
     tree
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparkline_has_its_newest_values_and_its_own_scale() {
+        assert_eq!(sparkline(&[0, 50, 100], Some(100)), "▁▄█");
+        assert_eq!(sparkline(&[1, 2, 4], None), "▂▄█");
+        assert_eq!(sparkline(&[0, 0], None), "▁▁");
+        assert_eq!(sparkline(&[200], Some(100)), "█");
+        assert_eq!(sparkline(&[3; 100], None).chars().count(), MOST_DRAWN);
+    }
 }

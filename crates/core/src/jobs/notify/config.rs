@@ -72,6 +72,8 @@ pub struct NotifyRule {
     pub on: Vec<NotifyOn>,
     /// With `silence`: seconds without output.
     pub silence_s: Option<u64>,
+    /// With `gpu_idle`: seconds without use of the job's GPUs. 600 by default.
+    pub gpu_idle_s: Option<u64>,
     /// With `match`: a regular expression for lines.
     pub pattern: Option<String>,
 }
@@ -90,6 +92,8 @@ pub enum NotifyOn {
     Silence,
     /// A line matches `pattern`.
     Match,
+    /// The job does not use its GPUs for `gpu_idle_s`.
+    GpuIdle,
 }
 
 /// The facts of a job by which rules choose.
@@ -194,6 +198,9 @@ impl NotifyRule {
         if self.silence_s == Some(0) {
             return Some("silence_s must be at least 1".to_owned());
         }
+        if self.gpu_idle_s.is_some() && !self.on.contains(&NotifyOn::GpuIdle) {
+            return Some("gpu_idle_s is for on = [\"gpu_idle\"]".to_owned());
+        }
         if self.on.contains(&NotifyOn::Match) != self.pattern.is_some() {
             return Some("pattern must be set for on = [\"match\"], and only then".to_owned());
         }
@@ -215,7 +222,7 @@ impl NotifyRule {
     pub(crate) fn watches(&self) -> bool {
         self.occasions().iter().any(|occasion| match occasion {
             NotifyOn::End | NotifyOn::Failure => false,
-            NotifyOn::Prompt | NotifyOn::Silence | NotifyOn::Match => true,
+            NotifyOn::Prompt | NotifyOn::Silence | NotifyOn::Match | NotifyOn::GpuIdle => true,
         })
     }
 

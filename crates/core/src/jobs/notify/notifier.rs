@@ -379,6 +379,6 @@ fn is_at_end(occasion: NotifyOn, has_failed: bool) -> bool {
         NotifyOn::End => true,
         NotifyOn::Failure => has_failed,
         // A watch notifies of these.
-        NotifyOn::Prompt | NotifyOn::Silence | NotifyOn::Match => false,
+        NotifyOn::Prompt | NotifyOn::Silence | NotifyOn::Match | NotifyOn::GpuIdle => false,
     }
 }

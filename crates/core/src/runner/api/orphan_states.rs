@@ -177,7 +177,10 @@ async fn follow_once(
                     told.insert(JobId::from(job.as_str()), SeenOnHost::ended(end));
                 }
                 SpoolFrame::CaughtUp => has_caught_up = true,
-                SpoolFrame::Alive | SpoolFrame::ProcessGroup { .. } | SpoolFrame::Data { .. } => {}
+                SpoolFrame::Alive
+                | SpoolFrame::ProcessGroup { .. }
+                | SpoolFrame::Usage { .. }
+                | SpoolFrame::Data { .. } => {}
             }
         }
         if has_caught_up {

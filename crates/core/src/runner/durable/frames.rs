@@ -6,7 +6,7 @@ use crate::runner::state::{Followed, Follower};
 use sshjobs_job::spool::{SpoolEnd, SpoolFrame, SpoolLimit};
 use sshjobs_job::{
     EndEvidence, Exit, FarEvent, JobId, LostWhy, MemoryKills, Outcome, Positions, ResourceUse,
-    SentSignal, Signal,
+    SentSignal, Signal, UsageSeries,
 };
 use sshjobs_output::Stream;
 
@@ -29,6 +29,17 @@ pub(super) async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
                 };
                 pass_on(follower, &job, FarEvent::Evidence(evidence)).await;
             }
+            false
+        }
+        SpoolFrame::Usage { job, sample } => {
+            let mut evidence = EndEvidence::default();
+            evidence.series.add(sample);
+            pass_on(
+                follower,
+                &JobId::from(job.as_str()),
+                FarEvent::Evidence(evidence),
+            )
+            .await;
             false
         }
         SpoolFrame::Data {
@@ -213,6 +224,7 @@ fn evidence_of(end: &SpoolEnd) -> EndEvidence {
         attempts: measured.attempts,
         fitting_gpus: None,
         gpus: Vec::new(),
+        series: UsageSeries::default(),
         used: ResourceUse {
             cpu: measured.cpu,
             peak_memory: measured.peak_memory,

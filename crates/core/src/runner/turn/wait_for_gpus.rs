@@ -29,11 +29,29 @@ pub(super) async fn wait_for_gpus(shared: &Arc<RunnerState>, job: &Job) -> Resul
             }
             Claim::Lost => sleep(SHORT).await,
             Claim::Missing { fitting } => {
-                job.note_fitting_gpus(fitting);
+                note_fitting(shared, job, fitting).await;
                 job.queue();
                 sleep(LOOK).await;
             }
         }
+    }
+}
+
+/// Notes how many GPUs of its host fit a job, also in its record: other processes then say what it waits for.
+async fn note_fitting(shared: &RunnerState, job: &Job, fitting: usize) {
+    if job.status().evidence.fitting_gpus == Some(fitting) {
+        return;
+    }
+    job.note_fitting_gpus(fitting);
+    let Some(storing) = shared.storing.clone() else { return };
+    let id = job.id.clone();
+    let stored = storing.blocking(move |store| {
+        let Some(mut record) = store.get(&id)? else { return Ok(()) };
+        record.evidence.fitting_gpus = Some(fitting);
+        store.put(&[record])
+    });
+    if let Some(Err(error)) = stored.await {
+        tracing::debug!(job = %job.id, %error, "others do not learn how many GPUs fit");
     }
 }
 

@@ -16,7 +16,8 @@ use crate::leave_out::{is_false, is_zero};
 use crate::verbs::fetch::ResultsEntry;
 use crate::{Clamped, JobState, Members, Service, Standing};
 use sshjobs_core::jobs::{
-    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, Verb, WaitsFor, timestamp_of,
+    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, UsageSample, Verb, WaitsFor,
+    timestamp_of,
 };
 
 /// List jobs, newest first.
@@ -132,6 +133,10 @@ pub struct JobEntry {
     /// GPUs that it was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
+    /// Its use of resources over time, if it was given GPUs; for one job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub usage: Vec<UsageSample>,
     /// The working tree that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeEntry>,
@@ -410,6 +415,7 @@ impl JobEntry {
             pty: false,
             attempts: None,
             gpus: Vec::new(),
+            usage: Vec::new(),
             tree: None,
             fetch: Vec::new(),
             results: ResultsEntry::default(),
@@ -460,6 +466,7 @@ impl JobEntry {
             pty: facts.terminal.is_some(),
             attempts: status.evidence.attempts,
             gpus: status.evidence.gpus.clone(),
+            usage: Vec::new(),
             tree: facts.tree.map(TreeEntry::from),
             fetch: facts.fetch.iter().map(ToString::to_string).collect(),
             results: ResultsEntry::default(),

@@ -19,7 +19,7 @@ impl Service {
         let clamps = Clamps::default();
         if request.detail.is_none() {
             let job = self.job(Verb::Jobs, id).await?.named().await;
-            let mut entries = vec![JobEntry::of(&job)];
+            let mut entries = vec![with_usage(&job)];
             if !request.cached {
                 self.note_awaiting_input(&mut entries, false).await;
             }
@@ -33,7 +33,7 @@ impl Service {
         }
         // Arguments of processes may say more than the list of jobs.
         let job = self.readable(Verb::Read, id).await?;
-        let mut entry = JobEntry::of(&job);
+        let mut entry = with_usage(&job);
         if !request.selects(&entry) {
             return Ok(JobsReply::of(Vec::new(), clamps));
         }
@@ -45,7 +45,7 @@ impl Service {
         }
         if entry.processes.is_none() && job.is_over() {
             // It may have ended since the entry was made.
-            entry = JobEntry::of(&job);
+            entry = with_usage(&job);
             entry.why = EndReason::of(&job).await;
             entry.first_error = first_error(&job).await;
         }
@@ -82,6 +82,14 @@ impl Service {
             Err(jobs::Error::Signal(SignalError::JobEnded)) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// The entry of a job, with its use of resources over time.
+fn with_usage(job: &Job) -> JobEntry {
+    JobEntry {
+        usage: job.status().evidence.series.samples().to_vec(),
+        ..JobEntry::of(job)
     }
 }
 
