@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ pub(crate) async fn becoming(report: &mut Report, sshd: &Sshd) {
     );
 }
 
-/// One file over a link with 50 ms of round trip, beside sftp over the same link.
-pub(crate) async fn far_away(report: &mut Report, sshd: &Sshd) {
+/// An ssh_config with which the host is 50 ms away.
+pub(crate) async fn far_config(sshd: &Sshd) -> PathBuf {
     let port = distance::far_away(sshd.port(), DELAY).await;
     let config = sshd.path("far-config");
     let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
@@ -67,19 +67,19 @@ pub(crate) async fn far_away(report: &mut Report, sshd: &Sshd) {
     let known = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
     let other = known.replace(&sshd.port().to_string(), &port.to_string());
     std::fs::write(sshd.path("known_hosts"), format!("{known}{other}")).unwrap();
+    config
+}
 
+/// One file over a link with 50 ms of round trip, beside sftp over the same link.
+pub(crate) async fn far_away(report: &mut Report, sshd: &Sshd) {
+    let config = far_config(sshd).await;
     let (local, far, back) = (
         sshd.path("far-local"),
         sshd.path("far-far"),
         sshd.path("far-back"),
     );
     std::fs::write(&local, noise(FAR)).unwrap();
-    let ours = format!(
-        "{} --ssh-config {} --state-dir {}",
-        env!("CARGO_BIN_EXE_sshjobs"),
-        config.display(),
-        sshd.path("state").display()
-    );
+    let ours = ours_with(sshd, &config);
     let sftp = format!("sftp -q -F {} -b - web1", config.display());
     let (local_word, far_word, back_word) = (local.display(), far.display(), back.display());
     table(
@@ -191,14 +191,14 @@ fn noise(bytes: usize) -> Vec<u8> {
 }
 
 /// A command line, and what must be removed before each round.
-struct Peer<'a> {
-    name: &'a str,
-    line: String,
-    target: &'a Path,
+pub(crate) struct Peer<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) line: String,
+    pub(crate) target: &'a Path,
 }
 
 /// The fastest of some rounds: seconds, and processor seconds of the client.
-fn best(peer: &Peer<'_>) -> (f64, f64) {
+pub(crate) fn best(peer: &Peer<'_>) -> (f64, f64) {
     let rounds = (0..ROUNDS).map(|_| {
         if peer.target.as_os_str().is_empty() {
             // Nothing to remove.
@@ -247,23 +247,22 @@ fn table(report: &mut Report, title: &str, peers: &[Peer<'_>]) {
 
 /// The program, as a word of a shell.
 fn ours(sshd: &Sshd) -> String {
+    ours_with(sshd, &sshd.ssh_config())
+}
+
+/// The program with another ssh_config, as a word of a shell.
+pub(crate) fn ours_with(sshd: &Sshd, config: &Path) -> String {
     format!(
         "{} --ssh-config {} --state-dir {}",
         env!("CARGO_BIN_EXE_sshjobs"),
-        sshd.ssh_config().display(),
+        config.display(),
         sshd.path("state").display()
     )
 }
 
 pub(crate) fn one_file(report: &mut Report, sshd: &Sshd) {
     let (local, far, back) = (sshd.path("large"), sshd.path("far"), sshd.path("back"));
-    let block: Vec<u8> = (0..1_u32 << 18)
-        .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes())
-        .collect();
-    let mut file = std::fs::File::create(&local).unwrap();
-    for _ in 0..LARGE / block.len() {
-        file.write_all(&block).unwrap();
-    }
+    write_large(&local);
     let (local_word, far_word, back_word) = (local.display(), far.display(), back.display());
     let (ours, config) = (ours(sshd), sshd.ssh_config());
     let sftp = format!("sftp -q -F {} -b - web1", config.display());
@@ -304,8 +303,8 @@ pub(crate) fn one_file(report: &mut Report, sshd: &Sshd) {
     }
 }
 
-pub(crate) fn many_files(report: &mut Report, sshd: &Sshd) {
-    let (tree, far) = (sshd.path("tree"), sshd.path("far-tree"));
+/// 10,000 files of 4 KiB.
+pub(crate) fn write_tree(tree: &Path) {
     for directory in 0..100 {
         let directory = tree.join(format!("d{directory}"));
         std::fs::create_dir_all(&directory).unwrap();
@@ -313,6 +312,22 @@ pub(crate) fn many_files(report: &mut Report, sshd: &Sshd) {
             std::fs::write(directory.join(format!("f{n}")), vec![b'x'; 4096]).unwrap();
         }
     }
+}
+
+/// A file of 1 GiB that does not compress.
+pub(crate) fn write_large(file: &Path) {
+    let block: Vec<u8> = (0..1_u32 << 18)
+        .flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes())
+        .collect();
+    let mut file = std::fs::File::create(file).unwrap();
+    for _ in 0..LARGE / block.len() {
+        file.write_all(&block).unwrap();
+    }
+}
+
+pub(crate) fn many_files(report: &mut Report, sshd: &Sshd) {
+    let (tree, far) = (sshd.path("tree"), sshd.path("far-tree"));
+    write_tree(&tree);
     let (ours, config) = (ours(sshd), sshd.ssh_config().display().to_string());
     let (tree_word, far_word) = (tree.display(), far.display());
     table(

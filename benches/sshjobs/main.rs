@@ -37,6 +37,7 @@ mod server;
 mod spawn;
 mod starts;
 mod stored;
+mod syncs;
 
 use std::path::PathBuf;
 
@@ -135,6 +136,7 @@ async fn measure() {
         "forward" files::forwards(&mut report, &sshd),
         "become" files::becoming(&mut report, &sshd).await,
     );
+    measure!("Syncs": "sync" syncs::syncs(&mut report).await);
     measure!("Fleets": "fleets" fleet::fleets(&mut report).await);
     measure!("Ten thousand hosts": "many-hosts" many_hosts::rows(&mut report));
     measure!("Policy":
