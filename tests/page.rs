@@ -450,6 +450,20 @@ async fn lines_are_linked_copied_and_downloaded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn files_that_a_job_gave_back_are_downloaded() {
+    let served = Served::start().await;
+    let far = served.sshd.path("far").display().to_string();
+    std::fs::create_dir(&far).unwrap();
+    let ran = served.caller.ok(
+        "run",
+        json!({"host": HOST, "cwd": far, "fetch": ["out/**", "missing"],
+               "command": "mkdir out; echo text >'out/a b.txt'"}),
+    );
+
+    served.perform("files", json!({"job": ran["job_id"]}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn clients_that_show_apps_show_the_live_log_of_a_job() {
     let served = Served::start().await;
     let command = "for i in $(seq 300); do printf '\\033[32mok\\033[0m line %s\\n' $i; done; \
