@@ -58,7 +58,10 @@ async fn the_commands_of_the_page_run_as_they_stand() {
     let project = sshd.path("nightly-model");
     for (file, text) in [
         ("env.sh", "name=value\n"),
-        ("train.sh", "#!/bin/sh\necho trained\n"),
+        (
+            "train.sh",
+            "#!/bin/sh\nmkdir -p runs\necho trained >runs/model\n",
+        ),
         ("test.sh", "#!/bin/sh\necho tested\n"),
         ("Makefile", "all:\n\techo built >out.txt\n"),
     ] {
@@ -74,7 +77,7 @@ async fn the_commands_of_the_page_run_as_they_stand() {
     fs::write(sshd.path("config/sshjobs/config.toml"), config).unwrap();
     // The directories that the page names are in the home of the host's account.
     let home = std::env::home_dir().unwrap();
-    let _made = [home.join("project-results"), home.join("build/project")].map(|path| {
+    let _made = [home.join("build/project")].map(|path| {
         assert!(!path.exists(), "{} is not this test's", path.display());
         InHome(path)
     });
@@ -84,10 +87,9 @@ async fn the_commands_of_the_page_run_as_they_stand() {
     let mut count = 0;
     for block in blocks {
         count += 1;
-        let script = format!("mkdir -p {}/project-results\n{block}", home.display());
         let mut shell = std::process::Command::new("bash");
         shell
-            .args(["-eo", "pipefail", "-c", &script])
+            .args(["-eo", "pipefail", "-c", block])
             .current_dir(&project)
             .stdin(std::process::Stdio::null())
             .env(
@@ -102,6 +104,9 @@ async fn the_commands_of_the_page_run_as_they_stand() {
         assert!(output.status.success(), "{block}\n{error}");
     }
     assert_eq!(count, 7);
+    for fetched in ["runs/model", "results/runs/model"] {
+        assert!(project.join(fetched).exists(), "{fetched}");
+    }
     assert_eq!(
         fs::read_to_string(project.join("out.txt")).unwrap(),
         "built\n"
