@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn the_tools_cost_a_model_few_tokens() {
         for (set, most_input, most_output) in
-            [(ToolSet::All, 5200, 2800), (ToolSet::Core, 2700, 1200)]
+            [(ToolSet::All, 4700, 2700), (ToolSet::Core, 2200, 1100)]
         {
             let (input, output) = tokens(set);
             println!("{set:?}: {input} and {output} tokens");

@@ -40,7 +40,7 @@ const TOOLS: [ToolText; 15] = [
         verb: "spawn",
         title: "Start a remote job",
         description: "Start a command on a remote server or VM as a job and return its job_id at \
-            once; ssh_wait waits for its end. For builds, deployments, training, docker, \
+            once; ssh_wait waits for its end. For builds, deployments, training, \
             services. Without durable=true it ends with this server. Example: {\"host\": \
             \"web1\", \"command\": \"make test\", \"cwd\": \"~/app\"}",
         // The command line has them all.
@@ -50,13 +50,20 @@ const TOOLS: [ToolText; 15] = [
             "become_method",
             "canary",
             "cols",
+            "env_setup",
+            "exclude",
+            "interpreter",
             "max_parallel",
             "notify",
+            "pack",
+            "restart_after_reboot",
             "retry",
+            "retry_if",
             "rows",
             "secret_stdin",
             "stop_after_failures",
             "term",
+            "warn",
         ],
         is_destructive: true,
         is_idempotent: false,
@@ -139,8 +146,11 @@ const TOOLS: [ToolText; 15] = [
             "canary",
             "cols",
             "env_setup",
+            "durable",
             "exclude",
+            "hosts",
             "idempotency_key",
+            "interpreter",
             "label",
             "max_parallel",
             "notify",

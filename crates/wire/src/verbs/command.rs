@@ -24,10 +24,10 @@ use sshjobs_core::jobs::{
 #[serde(deny_unknown_fields)]
 #[schemars(inline)]
 pub struct CommandRequest {
-    /// Host name from ssh_hosts, or any(tag:gpu) for one of several.
+    /// Host name from ssh_hosts, or any(tag:gpu).
     #[serde(default)]
     pub host: String,
-    /// Hosts (names, globs, tag:NAME, !NAME): members are jobs ID/HOST.
+    /// Hosts (names, globs, tag:NAME); members are jobs ID/HOST.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Maximum hosts at a time. Default 64.
@@ -48,10 +48,10 @@ pub struct CommandRequest {
     /// Shell command line.
     #[serde(default)]
     pub command: String,
-    /// Program and arguments, unquoted; or arguments of script.
+    /// Program and arguments, unquoted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub argv: Vec<String>,
-    /// Text of a script to run.
+    /// Text of a script.
     #[serde(
         default,
         serialize_with = "reveal",
@@ -62,21 +62,21 @@ pub struct CommandRequest {
     /// Program for script. Default: its #! line, or sh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<String>,
-    /// Name of a template, instead of command.
+    /// Template, instead of command.
     #[serde(default)]
     pub template: Option<String>,
-    /// Values of the template's parameters.
+    /// The template's parameters.
     #[serde(default, deserialize_with = "texts")]
     #[schemars(extend("additionalProperties" = true))]
     pub params: BTreeMap<String, String>,
-    /// Working directory. Default: home.
+    /// Working directory.
     #[serde(default)]
     pub cwd: Option<String>,
     /// Variables; not in the process list.
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Names of secrets, by variable.
+    /// Secrets, by variable.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub secret_env: BTreeMap<String, String>,
@@ -86,14 +86,14 @@ pub struct CommandRequest {
     /// sudo (default), doas or su.
     #[serde(default)]
     pub become_method: Option<String>,
-    /// All of stdin. Default: empty; open in ssh_spawn and with until.
+    /// All of stdin. Default: empty, or open in ssh_spawn.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
     /// Name of a secret as stdin.
     #[serde(default)]
     pub secret_stdin: Option<String>,
-    /// Run on a terminal; all output is stdout.
+    /// Run on a terminal.
     #[serde(default)]
     pub pty: bool,
     /// Terminal width. Default 80.
@@ -110,17 +110,17 @@ pub struct CommandRequest {
     /// With pty: answer terminal queries.
     #[serde(default)]
     pub answer_queries: bool,
-    /// Outlive the server and the connection.
+    /// Outlive this server.
     #[serde(default)]
     pub durable: Option<bool>,
     /// Label for ssh_jobs.
     #[serde(default)]
     pub label: Option<String>,
-    /// End the process tree after this many seconds.
+    /// Time limit in seconds.
     #[serde(default)]
     #[schemars(range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
-    /// Restart it on its host: on-failure, on-failure:3, always.
+    /// Restart it: on-failure:3, always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<String>,
     /// With restart: only after these exit statuses, or output with a match.
@@ -135,13 +135,13 @@ pub struct CommandRequest {
     /// Run first in its shell: module load cuda.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_setup: Option<String>,
-    /// Send this directory first; it is the working directory: DIR or DIR:PATH.
+    /// Send this directory, and run there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<String>,
     /// With sync: patterns to leave out, as in .gitignore.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// Files to copy back at its end, below its directory: runs/**.
+    /// Files to copy back: runs/**.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fetch: Vec<String>,
     /// The tree that was sent.
@@ -155,7 +155,7 @@ pub struct CommandRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub chosen_from: Option<String>,
-    /// GPUs: 2, 2:A100 or 1:40GB. It waits until they are free.
+    /// GPUs to wait for: 2, 2:A100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<String>,
     /// Targets to notify of its end.
@@ -164,7 +164,7 @@ pub struct CommandRequest {
     /// Wait for the end of these jobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
-    /// Wait until these jobs have succeeded.
+    /// Start once these succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after_ok: Vec<String>,
     /// Wait in this queue.

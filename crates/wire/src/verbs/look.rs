@@ -33,7 +33,7 @@ pub struct LookRequest {
     )]
     #[schemars(extend("additionalProperties" = true))]
     pub params: BTreeMap<String, String>,
-    /// Working directory. Default: home.
+    /// Working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// Maximum bytes of output. Default: 8192, or 1536 of longer output.
