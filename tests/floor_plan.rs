@@ -72,11 +72,11 @@ const HANDLES: [&str; 8] = [
 /// commit that says why.
 const BUDGETS: [(&str, usize); 15] = [
     ("base", 450),
-    ("cli", 14_960),
-    ("core", 29_120),
-    ("http", 6_600),
-    ("job", 8_850),
-    ("mcp", 3_520),
+    ("cli", 15_200),
+    ("core", 29_950),
+    ("http", 6_620),
+    ("job", 9_060),
+    ("mcp", 3_540),
     ("nats", 4_200),
     ("output", 3_650),
     ("page", 45),
@@ -85,7 +85,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("sshjobs", 2_260),
     ("store", 4_570),
     ("tree", 700),
-    ("wire", 11_760),
+    ("wire", 12_040),
 ];
 
 /// Modules that pure folders must not use.

@@ -76,8 +76,7 @@ pub struct RunArgs {
     /// Show only this stream.
     #[arg(long, value_name = "STREAM", default_value = "both")]
     pub stream: StreamChoice,
-    /// Write the host's output to the terminal unfiltered. Only for hosts that you trust with your
-    /// terminal.
+    /// Write output to the terminal unfiltered: only of hosts that you trust.
     #[arg(long)]
     pub raw: bool,
     /// Write a last line of JSON: state, exit, times, bytes, any error.
@@ -120,8 +119,7 @@ pub struct StartArgs {
     /// Working directory, relative to the home directory.
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Set a variable; NAME alone copies it from this environment. Its value does not appear in the
-    /// host's process list.
+    /// Set a variable, unseen by process lists; NAME alone copies it.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
     /// Secrets.
@@ -314,10 +312,10 @@ pub struct RolloutArgs {
     /// Maximum hosts at the same time.
     #[arg(long, short = 'j', value_name = "N")]
     pub max_parallel: Option<usize>,
-    /// Start this many hosts first; start the others once all of these have succeeded.
+    /// Start this many first, and others once these succeed.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub canary: usize,
-    /// Start no more hosts after this many failures, or this share of all hosts: 3, 10%.
+    /// Start no more after this many failures, or this share: 10%.
     #[arg(long, value_name = "N|N%")]
     pub stop_after_failures: Option<StopAfter>,
     /// Retries of a start that failed.

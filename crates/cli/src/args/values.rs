@@ -140,8 +140,7 @@ pub struct BecomeArgs {
     /// Become root, as with --become root.
     #[arg(short = 'b', group = "another_user")]
     pub root: bool,
-    /// Become this user there. A password that is asked for comes from become_password in
-    /// [hosts.NAME], or from you.
+    /// Become this user; a password comes from [hosts.NAME] or from you.
     #[arg(
         long = "become",
         id = "user",

@@ -19,12 +19,12 @@ use crate::exit::{exit_of, print, tell};
 use crate::interrupt::offer_kill;
 use crate::json::json;
 use crate::terminal::{Signals, colours_are_wanted, has_unread_input};
-use crate::verbs::fetch_here;
 use crate::{ProgramExit, note, report};
 use sshjobs_core::jobs::FleetSpec;
 use sshjobs_wire::remote::Api;
 use sshjobs_wire::{
-    Code, CommandRequest, Error, Format, Group, JobEntry, JobsRequest, SignalRequest, TailRequest,
+    Code, CommandRequest, Error, Format, Group, JobEntry, JobsRequest, ResultsEntry, SignalRequest,
+    TailRequest,
 };
 
 /// Length of one wait for lines, before the next.
@@ -42,14 +42,25 @@ const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 const JOBLOG_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
-pub(crate) async fn run(api: &Api, args: RunArgs) -> ProgramExit {
-    let exit = attempt(api, args).await.unwrap_or_else(|error| {
+pub(crate) async fn run(api: &Api, args: RunArgs, fetch: impl FetchFiles) -> ProgramExit {
+    let exit = attempt(api, args, fetch).await.unwrap_or_else(|error| {
         report(&error);
         // Exit codes from 0 to 101 are a number of hosts.
         ProgramExit::CONNECTION
     });
     api.shutdown().await;
     exit
+}
+
+/// Copies the files of a fleet that has ended back. Also returns how the program ends because of it.
+pub(crate) trait FetchFiles:
+    AsyncFnOnce(&str, &mut Signals) -> Result<(ResultsEntry, ProgramExit), Error>
+{
+}
+
+impl<F> FetchFiles for F where
+    F: AsyncFnOnce(&str, &mut Signals) -> Result<(ResultsEntry, ProgramExit), Error>
+{
 }
 
 /// Options besides the command itself.
@@ -59,7 +70,7 @@ struct FleetRun {
     json: bool,
 }
 
-async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
+async fn attempt(api: &Api, args: RunArgs, fetch: impl FetchFiles) -> Result<ProgramExit, Error> {
     let has_command = !args.command.is_empty() || args.start.has_other_command();
     if args.tty > 0 || args.pty || !has_command {
         let hint = "name one host for a terminal, and a command for many";
@@ -124,7 +135,7 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<ProgramExit, Error> {
     };
     watch.progress.end();
     match ended {
-        Ok(ProgramExit::SUCCESS) => finish(api, &id, &wanted, &mut signals).await,
+        Ok(ProgramExit::SUCCESS) => finish(api, &id, &wanted, &mut signals, fetch).await,
         stopped => {
             write_joblog_so_far(api, &id, &wanted.fleet).await;
             stopped
@@ -282,12 +293,13 @@ async fn finish(
     id: &str,
     wanted: &FleetRun,
     signals: &mut Signals,
+    fetch: impl FetchFiles,
 ) -> Result<ProgramExit, Error> {
     let (mut entry, groups) = api.entry_and_groups(id).await?;
     let written = write_files(api, &entry, &wanted.fleet).await;
     let mut fetched = ProgramExit::SUCCESS;
     if !entry.fetch.is_empty() {
-        (entry.results, fetched) = fetch_here(api, id, signals).await?;
+        (entry.results, fetched) = fetch(id, signals).await?;
     }
     let told = if wanted.json {
         print(&as_json(&entry, &groups))

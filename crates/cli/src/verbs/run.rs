@@ -48,7 +48,8 @@ pub async fn run(api: &Api, mut args: RunArgs) -> ProgramExit {
         return refused(api, &error).await;
     }
     if fleet::is_meant(&args.host) || args.fleet.is_set() {
-        return fleet::run(api, args).await;
+        let fetch = async |job: &str, signals: &mut Signals| fetch_here(api, job, signals).await;
+        return fleet::run(api, args, fetch).await;
     }
     let json = args.json;
     let host = args.host.clone();

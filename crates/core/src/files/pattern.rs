@@ -42,9 +42,9 @@ fn as_latin1(bytes: &[u8]) -> String {
 }
 
 /// A name with characters of a pattern.
-pub(super) struct NamePattern(Pattern);
+pub(super) struct FileNamePattern(Pattern);
 
-impl NamePattern {
+impl FileNamePattern {
     /// `None` if it is an ordinary name, also if it is an invalid pattern, such as `[`.
     pub(super) fn parse(name: &[u8]) -> Option<Self> {
         if !is_pattern(name) {
@@ -98,7 +98,7 @@ impl HostFiles {
         pattern: &RemotePath,
     ) -> Result<Vec<Option<RemotePath>>, FilesError> {
         let mut next = Vec::new();
-        let Some(wanted) = NamePattern::parse(name) else {
+        let Some(wanted) = FileNamePattern::parse(name) else {
             for directory in &found {
                 next.push(Some(below(directory, name)?));
             }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::attention::Attention;
 use super::config::Config;
 use super::error::Error;
+#[cfg(feature = "files")]
+use super::jobs_to_fetch::JobsToFetch;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
-#[cfg(feature = "files")]
-use super::results::EndedJobs;
 use super::secrets::ConfiguredSecrets;
 use crate::admission::{Admission, CallContext, JudgedJob};
 use crate::forward::Forwards;
@@ -36,7 +36,7 @@ pub(super) struct Inside {
     pub(super) notifier: Notifier,
     /// Jobs whose files are to be copied back.
     #[cfg(feature = "files")]
-    pub(super) ended: Arc<EndedJobs>,
+    pub(super) to_fetch: Arc<JobsToFetch>,
     /// Notes for which durable jobs callers ask.
     pub(super) attention: Arc<Attention>,
     /// The store of a face's own state.

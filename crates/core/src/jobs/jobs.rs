@@ -10,11 +10,11 @@ use super::door::{Door, Inside};
 use super::error::Error;
 use super::health::Health;
 use super::job::Job;
+#[cfg(feature = "files")]
+use super::jobs_to_fetch::JobsToFetch;
 use super::last_errors::LastErrors;
 use super::notify::Notifier;
 use super::observer::JobObserver;
-#[cfg(feature = "files")]
-use super::results::EndedJobs;
 use super::secrets::ConfiguredSecrets;
 use crate::admission::{
     Admission, CallContext, CaseResult, Explanation, HostPatterns, Judge, NewVote, PolicyFileError,
@@ -129,12 +129,12 @@ impl Jobs {
             SharedValue::new("notifications", store.clone()),
         );
         #[cfg(feature = "files")]
-        let ended: Arc<EndedJobs> = Arc::default();
+        let to_fetch: Arc<JobsToFetch> = Arc::default();
         let observer = JobObserver {
             auditor: Arc::clone(&auditor),
             notifier: notifier.clone(),
             #[cfg(feature = "files")]
-            ended: Arc::clone(&ended),
+            to_fetch: Arc::clone(&to_fetch),
         };
         let shared = store.clone();
         let own_state = store.clone();
@@ -165,7 +165,7 @@ impl Jobs {
             secrets,
             notifier,
             #[cfg(feature = "files")]
-            ended,
+            to_fetch,
             attention: Arc::new(attention),
             config,
             last_errors: LastErrors::default(),

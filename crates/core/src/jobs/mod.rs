@@ -51,6 +51,8 @@ mod health;
 mod hosts;
 mod job;
 mod jobs;
+#[cfg(feature = "files")]
+mod jobs_to_fetch;
 mod last_errors;
 mod look;
 mod notify;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::notify::Notifier;
 #[cfg(feature = "files")]
-use super::results::EndedJobs;
+use super::jobs_to_fetch::JobsToFetch;
+use super::notify::Notifier;
 use crate::admission::Auditor;
 use crate::runner::Observer;
 use sshjobs_job::{Job, Outcome};
@@ -14,7 +14,7 @@ pub(super) struct JobObserver {
     pub(super) auditor: Arc<Auditor>,
     pub(super) notifier: Notifier,
     #[cfg(feature = "files")]
-    pub(super) ended: Arc<EndedJobs>,
+    pub(super) to_fetch: Arc<JobsToFetch>,
 }
 
 impl Observer for JobObserver {
@@ -26,6 +26,6 @@ impl Observer for JobObserver {
         self.auditor.note_end(job);
         self.notifier.note_end(job, outcome);
         #[cfg(feature = "files")]
-        self.ended.note(job);
+        self.to_fetch.note(job);
     }
 }

@@ -6,14 +6,12 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use futures_util::FutureExt;
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
@@ -21,9 +19,10 @@ use super::error::Error;
 use super::files::{HostPath, is_broken};
 use super::job::Job;
 use super::jobs::Jobs;
+use super::jobs_to_fetch::{JobToFetch, MOST_WAITING};
 use crate::admission::Rights;
 use crate::files::{FetchReport, FetchedFile, FilesError, RemotePath, TransferProgress};
-use sshjobs_job::{Caller, JobFacts, JobId, Phase, Scope};
+use sshjobs_job::{JobFacts, JobId, Phase, Scope};
 use sshjobs_output::{Timestamp, timestamp_of};
 use sshjobs_policy::{Role, Verb};
 use sshjobs_store::{Filter, StoreError};
@@ -41,22 +40,6 @@ pub struct JobResults {
     pub fetched_at: Timestamp,
 }
 
-/// Jobs that have ended in this process and whose files are to be copied back.
-pub(super) struct EndedJobs {
-    sender: mpsc::Sender<EndedJob>,
-    receiver: AsyncMutex<mpsc::Receiver<EndedJob>>,
-    /// Whether this process copies them by itself.
-    is_watched: AtomicBool,
-}
-
-/// A job whose files are to be copied back.
-struct EndedJob {
-    id: JobId,
-    caller: Caller,
-}
-
-/// Maximum jobs that wait for their turn.
-const MOST_WAITING: usize = 1000;
 /// Jobs whose files are copied at the same time.
 const AT_A_TIME: usize = 4;
 /// Pauses before further attempts, if the host can't be reached.
@@ -71,33 +54,6 @@ const RECENT: Duration = Duration::from_secs(24 * 3600);
 /// Name of the list of a job's files, and of the directory with them.
 const LIST: &str = "list.json";
 const FILES: &str = "files";
-
-impl Default for EndedJobs {
-    fn default() -> Self {
-        let (sender, receiver) = mpsc::channel(MOST_WAITING);
-        Self {
-            sender,
-            receiver: AsyncMutex::new(receiver),
-            is_watched: AtomicBool::new(false),
-        }
-    }
-}
-
-impl EndedJobs {
-    /// Notes that a job has ended. Does not wait.
-    pub(super) fn note(&self, job: &sshjobs_job::Job) {
-        if job.spec.fetch.is_empty() || job.spec.member_of.is_some() {
-            return;
-        }
-        let ended = EndedJob {
-            id: job.id.clone(),
-            caller: job.caller.clone(),
-        };
-        if self.is_watched.load(Relaxed) && self.sender.try_send(ended).is_err() {
-            tracing::warn!(job = %job.id, "its files are not copied back: too many jobs wait for it");
-        }
-    }
-}
 
 impl Jobs {
     /// Copies the files that a job was asked to give back to a directory of this machine, by default to the one that is kept
@@ -194,7 +150,7 @@ impl Jobs {
 
     /// Whether this process copies files back by itself when a job has ended.
     pub fn fetches_at_end(&self) -> bool {
-        self.door.inside.ended.is_watched.load(Relaxed)
+        self.door.inside.to_fetch.is_watched()
     }
 
     /// Opens a file that was copied back and is kept with its job, by its path in [`JobResults`]. Also returns its length in
@@ -261,9 +217,7 @@ impl Jobs {
     /// Copies back the files of jobs as they end, also of those that have ended while no process did, until it is dropped.
     /// Never returns.
     pub async fn fetch_at_end(&self) -> Infallible {
-        let ended = &self.door.inside.ended;
-        let mut receiver = ended.receiver.lock().await;
-        ended.is_watched.store(true, Relaxed);
+        let mut ended = self.door.inside.to_fetch.watch().await;
         let mut waiting = self.ended_without_results().await;
         let mut known: BTreeSet<JobId> = waiting.iter().map(|job| job.id.clone()).collect();
         let mut fetches = JoinSet::new();
@@ -274,7 +228,7 @@ impl Jobs {
                 fetches.spawn(self.clone().fetch_ended(job));
             }
             tokio::select! {
-                Some(job) = receiver.recv() => {
+                Some(job) = ended.recv() => {
                     if known.insert(job.id.clone()) {
                         waiting.insert(0, job);
                     }
@@ -285,7 +239,7 @@ impl Jobs {
     }
 
     /// Jobs that have ended not long ago, whose files were not copied back.
-    async fn ended_without_results(&self) -> Vec<EndedJob> {
+    async fn ended_without_results(&self) -> Vec<JobToFetch> {
         let filter = Filter {
             limit: MOST_WAITING,
             ..Filter::default()
@@ -305,7 +259,7 @@ impl Jobs {
             let is_recent = job.status.ended_at.is_some_and(|at| at >= oldest);
             let asks = !job.facts.fetch.is_empty() && is_over && is_recent;
             if asks && self.results_of(job.id.as_str()).await.is_none() {
-                left.push(EndedJob {
+                left.push(JobToFetch {
                     id: job.id,
                     caller: job.caller,
                 });
@@ -315,7 +269,7 @@ impl Jobs {
     }
 
     /// Copies the files of an ended job, with pauses while its host can't be reached.
-    async fn fetch_ended(self, job: EndedJob) {
+    async fn fetch_ended(self, job: JobToFetch) {
         // The hosts of the caller's token were checked at the start; the policy is asked again.
         let jobs = self.of(job.caller, Rights::everywhere(Role::Run));
         let id = job.id.as_str();

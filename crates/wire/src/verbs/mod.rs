@@ -40,7 +40,7 @@ pub use command::CommandRequest;
 #[doc(hidden)]
 pub use command::parse_become;
 pub use events::{EventKind, JobEvent};
-pub use fetch::{FetchReply, FetchRequest, FetchedEntry, ResultsEntry};
+pub use fetch::{FetchReply, FetchRequest};
 pub use files::CopiedTree;
 #[doc(hidden)]
 pub use files::parse_mode;
@@ -53,9 +53,10 @@ pub use gpu_entry::GpuEntry;
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry, TemplateEntry};
 pub(crate) use jobs::explain_queue;
 pub use jobs::{
-    DetailArg, ERROR_WORDS, EndReason, FirstError, JobCounts, JobEntry, JobKind, JobsReply,
-    JobsRequest, ProcessEntry, ProcessList, QueueAction, QueueEnd, QueueEntry, QueuePlaceArg,
-    QueueReply, QueueRequest, QueuedJobEntry, RecipeReply, RecipeRequest, TerminalEntry, TreeEntry,
+    DetailArg, ERROR_WORDS, EndReason, FetchedEntry, FirstError, JobCounts, JobEntry, JobKind,
+    JobsReply, JobsRequest, ProcessEntry, ProcessList, QueueAction, QueueEnd, QueueEntry,
+    QueuePlaceArg, QueueReply, QueueRequest, QueuedJobEntry, RecipeReply, RecipeRequest,
+    ResultsEntry, TerminalEntry, TreeEntry,
 };
 pub use look::LookRequest;
 pub use notifications::{NotificationEntry, NotificationsReply};

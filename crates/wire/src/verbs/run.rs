@@ -10,8 +10,7 @@ use tokio::time::Instant;
 
 use super::command::CommandRequest;
 use super::displayed::displayed;
-use super::fetch::ResultsEntry;
-use super::jobs::{FirstError, HintFacts, first_error, hint};
+use super::jobs::{FirstError, HintFacts, ResultsEntry, first_error, hint};
 use super::tail::{KnownOutput, MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
@@ -66,7 +65,7 @@ pub struct RunOptions {
     /// Return only lines that match this regex.
     #[serde(default)]
     pub filter: Option<String>,
-    /// Return when a line matches this regex; the job then continues.
+    /// Return when a line matches this regex.
     #[serde(default)]
     pub until: Option<String>,
 }
@@ -132,6 +131,7 @@ pub struct RunReply {
     pub stderr_lines: Vec<u64>,
     /// Files that were copied back.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub results: ResultsEntry,
     /// Number of omitted lines that were evicted.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::put_tree::AT_A_TIME;
 use crate::files::host_files::HostFiles;
-use crate::files::pattern::NamePattern;
+use crate::files::pattern::FileNamePattern;
 use crate::files::progress::TransferProgress;
 use crate::files::sftp::{FileKind, SftpError};
 use crate::files::{FilesError, GetOptions, Got, RemotePath, shown};
@@ -174,7 +174,7 @@ impl Finding<'_> {
         above: Vec<FoundEntry>,
         name: &str,
     ) -> Result<Vec<FoundEntry>, FilesError> {
-        let wanted = NamePattern::parse(name.as_bytes());
+        let wanted = FileNamePattern::parse(name.as_bytes());
         let mut named = Vec::new();
         for directory in above {
             if name == ANY_DEPTH {
@@ -198,7 +198,7 @@ impl Finding<'_> {
         if name == ANY_DEPTH {
             return self.add_all(directory).await;
         }
-        let Some(wanted) = NamePattern::parse(name.as_bytes()) else {
+        let Some(wanted) = FileNamePattern::parse(name.as_bytes()) else {
             return self.add_one(directory.join(name.as_bytes())).await;
         };
         let listed = self.list(&directory).await?;

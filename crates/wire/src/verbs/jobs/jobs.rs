@@ -9,11 +9,11 @@ use super::end_reason::EndReason;
 use super::hints::FirstError;
 use super::job_kind::{JobCounts, JobKind};
 use super::processes::{DetailArg, ProcessList};
+use super::results_entry::ResultsEntry;
 use super::tree_entry::TreeEntry;
 use crate::clamp::Clamps;
 use crate::error::{Code, Error};
 use crate::leave_out::{is_false, is_zero};
-use crate::verbs::fetch::ResultsEntry;
 use crate::{Clamped, JobState, Members, Service, Standing};
 use sshjobs_core::jobs::{
     Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, UsageSample, Verb, WaitsFor,
@@ -126,12 +126,15 @@ pub struct JobEntry {
     pub durable: bool,
     /// Whether it runs on a terminal.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
     pub pty: bool,
     /// How often it was started, if it can be restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub attempts: Option<u32>,
     /// GPUs that it was given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
     pub gpus: Vec<String>,
     /// Its use of resources over time, if it was given GPUs; for one job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,6 +142,7 @@ pub struct JobEntry {
     pub usage: Vec<UsageSample>,
     /// The working tree that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub tree: Option<TreeEntry>,
     /// The files that it gives back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -146,6 +150,7 @@ pub struct JobEntry {
     pub fetch: Vec<String>,
     /// Those that were copied back.
     #[serde(flatten)]
+    #[schemars(skip)]
     pub results: ResultsEntry,
     /// The words from which its host was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,6 +9,7 @@ mod one_job;
 mod processes;
 mod queue;
 mod recipe;
+mod results_entry;
 mod tree_entry;
 
 pub use end_reason::EndReason;
@@ -23,4 +24,5 @@ pub use queue::{
     QueueAction, QueueEnd, QueueEntry, QueuePlaceArg, QueueReply, QueueRequest, QueuedJobEntry,
 };
 pub use recipe::{RecipeReply, RecipeRequest};
+pub use results_entry::{FetchedEntry, ResultsEntry};
 pub use tree_entry::TreeEntry;
