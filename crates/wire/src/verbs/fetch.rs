@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
-use super::jobs::ResultsEntry;
+use super::jobs::{JobEntry, ResultsEntry};
 use crate::Service;
 use crate::error::Error;
 use sshjobs_core::jobs::TransferProgress;
@@ -57,6 +57,15 @@ impl Service {
                 return ResultsEntry::default();
             }
             sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Notes which files of jobs were copied back.
+    pub(super) async fn note_results(&self, entries: &mut [JobEntry]) {
+        for entry in entries.iter_mut().filter(|entry| !entry.fetch.is_empty()) {
+            if let Some(results) = self.jobs.results_of(&entry.job_id).await {
+                entry.results = ResultsEntry::listed(results);
+            }
         }
     }
 }

@@ -3,8 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::jobs::JobEntry;
-use crate::Service;
 use sshjobs_core::jobs::{FetchedFile, JobResults};
 
 /// Files of a job that were copied back, as far as it was asked to give some.
@@ -42,17 +40,6 @@ pub struct FetchedEntry {
 
 /// Maximum files of a job in a list.
 const MOST_LISTED: usize = 100;
-
-impl Service {
-    /// Notes which files of jobs were copied back.
-    pub(in crate::verbs) async fn note_results(&self, entries: &mut [JobEntry]) {
-        for entry in entries.iter_mut().filter(|entry| !entry.fetch.is_empty()) {
-            if let Some(results) = self.jobs.results_of(&entry.job_id).await {
-                entry.results = ResultsEntry::listed(results);
-            }
-        }
-    }
-}
 
 impl ResultsEntry {
     /// The results, for a list.
