@@ -160,6 +160,11 @@ pub fn parse_load(printed: &str) -> Option<f64> {
     (load.is_finite() && processors >= 1.0).then(|| load / processors)
 }
 
+/// The exit status of a driver that did not list its GPUs, from the output of [`spool::capacity`](crate::spool::capacity).
+pub fn parse_gpu_failure(printed: &str) -> Option<u32> {
+    printed.lines().find_map(|line| line.strip_prefix("failed ")?.parse().ok())
+}
+
 /// The GPUs of a host, from the output of [`spool::capacity`](crate::spool::capacity).
 pub fn parse_gpus(printed: &str) -> Vec<Gpu> {
     let mut gpus: BTreeMap<String, Gpu> = BTreeMap::new();
@@ -305,6 +310,7 @@ mod tests {
     #[test]
     fn load_is_for_each_processor() {
         assert_eq!(parse_load("load 3.00 4\ngpu x\n"), Some(0.75));
+        assert_eq!(parse_gpu_failure("load 1 2\nfailed 124\n"), Some(124));
         for unknown in ["", "load 3.00 ", "load 3.00 0", "load x 4", "load inf 4"] {
             assert_eq!(parse_load(unknown), None, "{unknown}");
         }

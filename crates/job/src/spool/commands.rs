@@ -178,13 +178,15 @@ pub fn claim_gpus(job: &str, ids: &[String]) -> String {
 pub fn capacity() -> String {
     exec(
         "{ read -r l _ </proc/loadavg; } 2>/dev/null && echo \"load $l $(getconf _NPROCESSORS_ONLN 2>/dev/null)\"; \
+         t=; if command -v timeout >/dev/null 2>&1; then t=\"timeout 10\"; fi; \
          if command -v nvidia-smi >/dev/null 2>&1; then \
-         nvidia-smi --query-gpu=uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu \
-         --format=csv,noheader,nounits 2>/dev/null | while IFS= read -r l; do echo \"gpu $l\"; done; \
-         nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader,nounits 2>/dev/null | \
+         o=$($t nvidia-smi --query-gpu=uuid,name,memory.total,memory.used,utilization.gpu,temperature.gpu \
+         --format=csv,noheader,nounits 2>/dev/null) || echo \"failed $?\"; \
+         echo \"$o\" | while IFS= read -r l; do echo \"gpu $l\"; done; \
+         $t nvidia-smi --query-compute-apps=gpu_uuid,pid --format=csv,noheader,nounits 2>/dev/null | \
          while IFS= read -r l; do echo \"app $l\"; done; \
          elif command -v rocm-smi >/dev/null 2>&1; then \
-         echo \"rocm $(rocm-smi --showproductname --showmeminfo vram --showuse --showtemp --json 2>/dev/null)\"; fi; \
+         echo \"rocm $($t rocm-smi --showproductname --showmeminfo vram --showuse --showtemp --json 2>/dev/null)\"; fi; \
          { read -r H </proc/sys/kernel/hostname; } 2>/dev/null || H=$(uname -n); \
          for d in \"${XDG_STATE_HOME:-$HOME/.local/state}/sshjobs\" \"/var/tmp/sshjobs-$(id -u)\"; do \
          [ -O \"$d\" ] && cd \"$d/spool/$H/gpu\" 2>/dev/null || continue; \

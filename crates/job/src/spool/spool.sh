@@ -328,7 +328,9 @@ add_usage_below() { # Adds clock ticks and pages of process $1 and all below it 
   while [ -n "$todo" ]; do
     x=${todo%% *} todo=${todo#* }
     { read -r stat <"/proc/$x/stat"; } 2>/dev/null || continue
-    set -- ${stat##*) }
+    set -- ${stat##*') '}
+    # A name with a line end cuts the line.
+    [ $# -ge 22 ] || continue
     ticks=$((ticks + ${12} + ${13} + ${14} + ${15})) pages=$((pages + ${22}))
     for x in "/proc/$x/task/"*/children; do
       n=
@@ -340,7 +342,8 @@ add_usage_below() { # Adds clock ticks and pages of process $1 and all below it 
 }
 sample_usage() { # Notes use of resources in the file series while the supervisor lives, for a job with the GPUs $1: lines with the time,
   # percent of a processor, KiB, and percent, MiB and °C of each GPU. A long job keeps fewer and fewer of them.
-  every=5 count=0 before=-
+  every=5 count=0 before=- limited=
+  ! command -v timeout >/dev/null 2>&1 || limited='timeout 10'
   hz=$(getconf CLK_TCK 2>/dev/null) || hz=100
   page=$(getconf PAGESIZE 2>/dev/null) || page=4096
   clock
@@ -358,7 +361,7 @@ sample_usage() { # Notes use of resources in the file series while the superviso
     [ "$before" != - ] && [ "$ticks" -ge "$before" ] || before=$ticks
     cpu=$(((ticks - before) * 100 / hz / (now - last)))
     before=$ticks last=$now
-    n=$(nvidia-smi --query-gpu=utilization.gpu,memory.used,temperature.gpu --format=csv,noheader,nounits -i "$1" 2>/dev/null | tr -d ' ' | tr '\n' ' ')
+    n=$($limited nvidia-smi --query-gpu=utilization.gpu,memory.used,temperature.gpu --format=csv,noheader,nounits -i "$1" 2>/dev/null | tr -d ' ' | tr '\n' ' ')
     echo "$(date +%s) $cpu $((pages * (page / 1024))) $n" 2>/dev/null >>"$sj_J/series"
     count=$((count + 1))
     if [ $count -ge 480 ]; then

@@ -44,6 +44,11 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         ),
         SpawnError::Become(error) => explain_refusal(&error, message),
         SpawnError::TooFewGpus { .. } => too_few_gpus(message),
+        SpawnError::GpusUnknown { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "run nvidia-smi on the host to see why",
+        ),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) | SpawnError::Queue(_) => unstored(message),
         SpawnError::Unregistered(_) => {

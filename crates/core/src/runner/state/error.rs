@@ -116,6 +116,14 @@ pub enum SpawnError {
         /// How it ended.
         why: String,
     },
+    /// The host's driver did not list its GPUs.
+    #[error("the GPUs of {host} are not known: nvidia-smi {}", if *.status == 124 { "did not answer in time".to_owned() } else { format!("failed with exit status {}", .status) })]
+    GpusUnknown {
+        /// The host.
+        host: String,
+        /// The exit status of its driver; 124 after a time limit.
+        status: u32,
+    },
     /// The host will never have the GPUs that the job needs.
     #[error("{host} has {total} GPUs, of which {fitting} fit; the job needs {wanted}")]
     TooFewGpus {
