@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use sha2::Sha256;
 
 use super::call::{CallContent, CallToDecide, StartToDecide};
-use sshjobs_job::{JobId, Stdin};
+use sshjobs_job::{JobFacts, JobId, Stdin};
 use sshjobs_policy::approval::{
     Approval, ApprovalList, ApprovalLookup, ApprovalState, Ask, CantVote, ExactCall,
     TooManyApprovals, Vote,
@@ -224,6 +224,7 @@ impl Approvals {
         let spec = start.spec;
         exact.command = Some(spec.commands());
         exact.cwd.clone_from(&spec.cwd);
+        exact.options = options(&spec.facts);
         exact.durable = spec.durable;
         let secrets = &spec.secrets;
         let variables = spec.env_names().into_iter().map(|name| match secrets.env.get(name) {
@@ -244,6 +245,32 @@ impl Approvals {
         };
         exact.timeout_ms = spec.timeout.and_then(|time| u64::try_from(time.as_millis()).ok());
     }
+}
+
+/// Settings of a start in words, for an approver: all that is not in a field of its own and changes what happens.
+fn options(facts: &JobFacts) -> Vec<String> {
+    let mut options: Vec<String> =
+        facts.fetch.iter().map(|pattern| format!("fetch {pattern}")).collect();
+    if let Some(gpus) = &facts.gpus {
+        options.push(format!("gpus {gpus}"));
+    }
+    if let Some(restart) = &facts.restart {
+        options.push(format!("restart {restart}"));
+        options.extend(restart.retry_if.iter().map(|condition| format!("retry if {condition}")));
+        if restart.after_reboot {
+            options.push("restart after a reboot".to_owned());
+        }
+    }
+    if let Some(warn) = &facts.warn {
+        options.push(format!(
+            "warn {} {:?} before the end",
+            warn.signal, warn.before
+        ));
+    }
+    if let Some(tree) = &facts.tree {
+        options.push(format!("sync {}", tree.source));
+    }
+    options
 }
 
 /// Maximum characters of a call that a client shows to its user.
@@ -268,6 +295,9 @@ pub(super) fn question(exact: &ExactCall) -> Result<String, ApprovalsError> {
     );
     if !exact.env.is_empty() {
         details.push(format!("with the variables {}", exact.env.join(", ")));
+    }
+    if !exact.options.is_empty() {
+        details.push(format!("with {}", exact.options.join(", ")));
     }
     let text = visible_text(&details.join(", "));
     let length = text.chars().count();

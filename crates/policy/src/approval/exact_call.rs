@@ -39,6 +39,9 @@ pub struct ExactCall {
     /// Names and addresses of the machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub machine: Vec<String>,
+    /// More settings of a start, in words: restarts, files that come back, GPUs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
     /// Values of the template's parameters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
