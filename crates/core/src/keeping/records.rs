@@ -80,6 +80,21 @@ impl Storing {
         self.tasks.send(Task::Put(id.clone())).ok();
     }
 
+    /// Notes in the record of a queued job how many GPUs of its host fit, so that other processes can say what the job waits for.
+    pub(crate) fn note_fitting_gpus(&self, id: &JobId, fitting: usize) {
+        self.tasks.send(Task::NoteFittingGpus(id.clone(), fitting)).ok();
+    }
+
+    /// The queue of tasks keeps the order, so that a job that has been cancelled meanwhile stays as it is.
+    fn put_fitting_gpus(&self, id: &JobId, fitting: usize) -> Result<(), StoreError> {
+        let Some(mut record) = self.store.get(id)? else { return Ok(()) };
+        if record.outcome.is_some() {
+            return Ok(());
+        }
+        record.evidence.fitting_gpus = Some(fitting);
+        self.store.put(&[record])
+    }
+
     /// Writes the records of all changed jobs. Resolves after the attempt, or after `time_limit`, because
     /// another process may hold the database.
     pub(crate) async fn flush(&self, time_limit: Duration) {
@@ -161,6 +176,7 @@ impl Storing {
                 // Fails only if the caller has gone away.
                 Task::Register(record, sender) => drop(sender.send(self.store.admit(&record))),
                 Task::Put(id) => drop(due.insert(id)),
+                Task::NoteFittingGpus(id, fitting) => warn(self.put_fitting_gpus(&id, fitting)),
                 Task::Discard(id) => warn(self.store.remove(&id)),
                 Task::Withdraw(id) => warn(self.store.withdraw(&id)),
                 Task::Settle(record) => warn(self.store.put(std::slice::from_ref(&*record))),

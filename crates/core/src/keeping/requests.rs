@@ -27,6 +27,8 @@ pub(super) enum Task {
     ),
     /// Write the record now: the job has started or ended.
     Put(JobId),
+    /// Note in the record of a queued job how many GPUs of its host fit.
+    NoteFittingGpus(JobId, usize),
     /// Delete the record of a job that failed to start and whose id no caller has.
     Discard(JobId),
     /// Delete the record, and free the key, of a job of which nothing can have run.

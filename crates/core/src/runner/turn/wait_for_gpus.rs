@@ -9,7 +9,7 @@ use crate::hosts::{HostRef, run_short};
 use crate::runner::durable::run_on;
 use crate::runner::state::{RunnerState, SpawnError};
 use sshjobs_job::spool::{self, SpoolReply};
-use sshjobs_job::{Gpu, GpuRequest, Job, parse_gpus, parse_load};
+use sshjobs_job::{Gpu, GpuRequest, Job, parse_gpu_failure, parse_gpus, parse_load};
 
 /// Interval at which a host is asked again.
 const LOOK: Duration = Duration::from_secs(5);
@@ -29,7 +29,7 @@ pub(super) async fn wait_for_gpus(shared: &Arc<RunnerState>, job: &Job) -> Resul
             }
             Claim::Lost => sleep(SHORT).await,
             Claim::Missing { fitting } => {
-                note_fitting(shared, job, fitting).await;
+                note_fitting(shared, job, fitting);
                 job.queue();
                 sleep(LOOK).await;
             }
@@ -37,21 +37,14 @@ pub(super) async fn wait_for_gpus(shared: &Arc<RunnerState>, job: &Job) -> Resul
     }
 }
 
-/// Notes how many GPUs of its host fit a job, also in its record: other processes then say what it waits for.
-async fn note_fitting(shared: &RunnerState, job: &Job, fitting: usize) {
+/// Notes how many GPUs of its host fit a job, also in its record.
+fn note_fitting(shared: &RunnerState, job: &Job, fitting: usize) {
     if job.status().evidence.fitting_gpus == Some(fitting) {
         return;
     }
     job.note_fitting_gpus(fitting);
-    let Some(storing) = shared.storing.clone() else { return };
-    let id = job.id.clone();
-    let stored = storing.blocking(move |store| {
-        let Some(mut record) = store.get(&id)? else { return Ok(()) };
-        record.evidence.fitting_gpus = Some(fitting);
-        store.put(&[record])
-    });
-    if let Some(Err(error)) = stored.await {
-        tracing::debug!(job = %job.id, %error, "others do not learn how many GPUs fit");
+    if let Some(storing) = &shared.storing {
+        storing.note_fitting_gpus(&job.id, fitting);
     }
 }
 
@@ -132,8 +125,17 @@ pub(crate) async fn capacity_of(
     let opened = lease.connection().open().await.map_err(failed)?;
     let printed = run_short(opened.channel, &spool::capacity(), LISTING_TIME).await;
     let printed = printed.map_err(failed)?.stdout;
+    let gpus = parse_gpus(&printed);
+    if gpus.is_empty()
+        && let Some(status) = parse_gpu_failure(&printed)
+    {
+        return Err(SpawnError::GpusUnknown {
+            host: host.name.clone(),
+            status,
+        });
+    }
     Ok(HostCapacity {
-        gpus: parse_gpus(&printed),
+        gpus,
         load: parse_load(&printed),
     })
 }
