@@ -73,9 +73,9 @@ const HANDLES: [&str; 8] = [
 const BUDGETS: [(&str, usize); 15] = [
     ("base", 450),
     ("cli", 15_200),
-    ("core", 29_950),
+    ("core", 30_250),
     ("http", 6_620),
-    ("job", 9_060),
+    ("job", 9_110),
     ("mcp", 3_540),
     ("nats", 4_200),
     ("output", 3_650),
@@ -85,7 +85,7 @@ const BUDGETS: [(&str, usize); 15] = [
     ("sshjobs", 2_260),
     ("store", 4_570),
     ("tree", 700),
-    ("wire", 12_040),
+    ("wire", 12_120),
 ];
 
 /// Modules that pure folders must not use.

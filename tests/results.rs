@@ -125,14 +125,17 @@ async fn links_lead_out_of_neither_tree() {
     symlink("..", places.far.join("runs/up")).unwrap();
 
     let ended = places.here(&places.words("run", &["runs/**"], "true"));
-    assert_ne!(ended.status.code(), Some(0));
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert_eq!(files_below(&places.here), ["runs/last", "runs/latest"]);
     let latest = fs::symlink_metadata(places.here.join("runs/latest")).unwrap();
     assert!(latest.is_file());
-    for link in ["runs/out", "runs/up"] {
-        let why = format!("{link}: a link to no file below the directory");
-        assert!(said(&ended).contains(&why), "{}", said(&ended));
-    }
+    let said = said(&ended);
+    assert!(
+        said.contains("runs/out: a link that leads out, or to nothing"),
+        "{said}"
+    );
+    // The files of a directory are found by their own names.
+    assert!(!said.contains("runs/up"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,9 +144,13 @@ async fn a_pattern_without_files_is_reported_and_one_that_leads_out_starts_nothi
     let ended = places.here(&places.words("run", &["made", "missing/*.bin"], "echo x >made"));
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(said(&ended).contains("no file matches missing/*.bin"));
+    // Two patterns may find the same file, and the command's exit code comes first.
+    let twice = places.here(&places.words("run", &["made", "m*", "none"], "exit 4"));
+    assert_eq!(twice.status.code(), Some(4), "{twice:?}");
+    assert!(!said(&twice).contains("no file matches m"), "{twice:?}");
     assert_eq!(files_below(&places.here), ["made"]);
 
-    for pattern in ["/etc/passwd", "../other", "~/x", ""] {
+    for pattern in ["/etc/passwd", "../other", "~/x", "", "runs/**.csv", "[a"] {
         let ended = places.here(&places.words("run", &[pattern], "echo x >never"));
         assert_eq!(ended.status.code(), Some(2), "{pattern}: {ended:?}");
     }
@@ -213,10 +220,20 @@ async fn a_server_copies_files_by_itself_and_hands_them_out() {
         let answer = caller.get(&format!("/v1/jobs/{id}/fetched/{hostile}"));
         assert!(answer.status().is_client_error(), "{hostile}: {answer:?}");
     }
-    // Who can't read files of the host can't read these.
+    // Another caller does not see the job.
     let reader = server.caller(&places.sshd, "reader", &["--role", "read"]);
     let refused = reader.get(&format!("/v1/jobs/{id}/fetched/out/a/b%20c.txt"));
-    assert!(refused.status().is_client_error(), "{refused:?}");
+    assert_eq!(refused.status(), 404, "{refused:?}");
+    // Not even one that the list names leads out.
+    let kept = PathBuf::from(ran["fetched_to"].as_str().unwrap());
+    symlink(places.sshd.path("ssh_config"), kept.join("link")).unwrap();
+    let list = kept.parent().unwrap().join("list.json");
+    let text = fs::read_to_string(&list).unwrap().replace("out/a/b c.txt", "link");
+    let own = fs::read_to_string(&list).unwrap();
+    fs::write(&list, text).unwrap();
+    let led_out = caller.get(&format!("/v1/jobs/{id}/fetched/link"));
+    assert!(!led_out.status().is_success(), "{led_out:?}");
+    fs::write(&list, own).unwrap();
 
     // A person at another machine gets them through the server.
     let token = places.sshd.path("token");
@@ -236,7 +253,6 @@ async fn a_server_copies_files_by_itself_and_hands_them_out() {
     assert_eq!(files_below(&places.here), ["out/a/b c.txt"]);
 
     // They go with the job.
-    let kept = PathBuf::from(ran["fetched_to"].as_str().unwrap());
     assert!(kept.join("out/a/b c.txt").exists());
     caller.ok("forget", json!({"job_id": id}));
     assert!(!kept.exists());
@@ -257,6 +273,8 @@ async fn files_are_copied_back_also_after_the_server_was_killed() {
     first.ended().await;
     fs::write(&go, "").unwrap();
 
+    // It ends while no server runs, so the next one finds it ended.
+    told(&sshjobs(&places.sshd, &["wait", &id]));
     let second = Server::with(&places.sshd, &[]);
     let caller = second.caller(&places.sshd, "again", &["--role", "admin"]);
     let entry = async || caller.ok("jobs", json!({"job_id": id}))["jobs"][0].clone();
@@ -284,4 +302,81 @@ async fn an_agent_learns_where_the_files_of_its_command_are() {
     assert_eq!(fs::read_to_string(kept.join("out.txt")).unwrap(), "done\n");
     let outside = json!({"host": HOST, "fetch": ["/etc/passwd"], "command": "true"});
     assert_eq!(agent.code("ssh_run", outside), "invalid_argument");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_never_began_gives_no_files() {
+    let places = Places::start().await;
+    fs::write(places.far.join("old.txt"), "of another job\n").unwrap();
+    let failed = told(&sshjobs(&places.sshd, &["spawn", HOST, "--", "false"])).trim().to_owned();
+    sshjobs(&places.sshd, &["wait", &failed]);
+    let mut words = places.words("run", &["*.txt"], "true");
+    words.splice(1..1, ["--after-ok", &failed]);
+    let ended = places.here(&words);
+    assert!(!ended.status.success(), "{ended:?}");
+    assert!(files_below(&places.here).is_empty(), "{ended:?}");
+    assert!(
+        said(&ended).contains("no files to fetch") || !said(&ended).contains("fetched"),
+        "{ended:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_sync_has_sent_does_not_come_back() {
+    let places = Places::start().await;
+    fs::write(places.here.join("train.sh"), "echo first\n").unwrap();
+    let go = places.far.join("go").display().to_string();
+    let far = places.far.join("tree").display().to_string();
+    let tree = format!(".:{far}");
+    let script = format!("echo made >out; while [ ! -e {go} ]; do sleep 0.1; done");
+    let words = [
+        "run", "-n", "--sync", &tree, "--fetch", "**", HOST, "--", &script,
+    ];
+    let mut running = command(&places.sshd, &words).current_dir(&places.here).spawn().unwrap();
+    let out = places.far.join("tree/out");
+    eventually("it runs", async || out.exists()).await;
+    fs::write(places.here.join("train.sh"), "echo edited meanwhile\n").unwrap();
+    fs::write(&go, "").unwrap();
+    assert!(running.wait().unwrap().success());
+    let edited = fs::read_to_string(places.here.join("train.sh")).unwrap();
+    assert_eq!(edited, "echo edited meanwhile\n");
+    assert_eq!(files_below(&places.here), ["out", "train.sh"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tree_is_not_changed_while_its_files_are_to_be_fetched() {
+    let places = Places::start().await;
+    let project = places.here.join("project");
+    fs::create_dir(&project).unwrap();
+    fs::write(project.join("version"), "1\n").unwrap();
+    let tree = project.display().to_string();
+    let words = [
+        "spawn",
+        "--sync",
+        &tree,
+        "--fetch",
+        "out",
+        HOST,
+        "--",
+        "cat version >out",
+    ];
+    let job = told(&sshjobs(&places.sshd, &words)).trim().to_owned();
+    told(&sshjobs(&places.sshd, &["wait", &job]));
+    fs::write(project.join("version"), "2\n").unwrap();
+    told(&sshjobs(
+        &places.sshd,
+        &["run", "-n", "--sync", &tree, HOST, "--", "cat version >out"],
+    ));
+    let fetched = told(&places.here(&["fetch", &job, "back"]));
+    assert_eq!(fetched, "out\n");
+    assert_eq!(
+        fs::read_to_string(places.here.join("back/out")).unwrap(),
+        "1\n"
+    );
+    let listed = told(&sshjobs(&places.sshd, &["jobs", "--json"]));
+    for line in listed.lines() {
+        let entry: Value = serde_json::from_str(line).unwrap();
+        let below = entry["tree"]["path"].as_str().unwrap().strip_prefix("~/").unwrap();
+        fs::remove_dir_all(std::env::home_dir().unwrap().join(below)).ok();
+    }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use glob::{MatchOptions, Pattern};
 use serde::{Deserialize, Serialize};
 
 /// Files below a job's working directory: names with `*`, `?` and `[…]` as in a shell, and `**` for any number of directories.
@@ -15,11 +16,14 @@ pub struct FetchPattern(String);
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BadFetchPattern {
     /// It has no names, or too many bytes.
-    #[error("{0:?} is no pattern of 1 to {LONGEST} bytes")]
+    #[error("{0:?} must be 1 to {LONGEST} bytes long")]
     Length(String),
-    /// Its files have no place below the directory into which they are copied.
+    /// It leads out of the working directory.
     #[error("{0:?} leads out of the job's working directory")]
     Outside(String),
+    /// One of its names is no pattern of a shell.
+    #[error("{0:?} is no pattern: {1}")]
+    Name(String, &'static str),
     /// It has a NUL.
     #[error("{0:?} has a NUL byte")]
     Nul(String),
@@ -30,9 +34,42 @@ const LONGEST: usize = 1024;
 
 impl FetchPattern {
     /// Its names, one for each directory and the last for files.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.split('/').filter(|name| !matches!(*name, "" | "."))
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            self.0.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+        // Several in a row mean the same as one.
+        names.dedup_by(|one, before| one == before && *one == Self::ANY_DEPTH);
+        names
     }
+
+    /// The name that stands for any number of directories.
+    pub const ANY_DEPTH: &str = "**";
+
+    /// Whether it asks for a file, by the names of its path below the working directory.
+    pub fn covers(&self, path: &[&str]) -> bool {
+        covers(&self.names(), path)
+    }
+}
+
+/// As in a shell: `*` does not match a leading point.
+const AS_IN_A_SHELL: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+fn covers(names: &[&str], path: &[&str]) -> bool {
+    let Some((name, names)) = names.split_first() else {
+        // A directory stands for all files in it.
+        return true;
+    };
+    if *name == FetchPattern::ANY_DEPTH {
+        return (0..=path.len())
+            .any(|depth| path.get(depth..).is_some_and(|rest| covers(names, rest)));
+    }
+    let Some((first, path)) = path.split_first() else { return false };
+    let matches = Pattern::new(name).is_ok_and(|name| name.matches_with(first, AS_IN_A_SHELL));
+    matches && covers(names, path)
 }
 
 impl FromStr for FetchPattern {
@@ -47,8 +84,17 @@ impl FromStr for FetchPattern {
         if text.starts_with(['/', '~']) || text.split('/').any(is_outside) {
             return Err(BadFetchPattern::Outside(text.to_owned()));
         }
-        if text.len() > LONGEST || (pattern.names().next().is_none() && !text.starts_with('.')) {
+        if text.len() > LONGEST || (pattern.names().is_empty() && !text.starts_with('.')) {
             return Err(BadFetchPattern::Length(text.chars().take(80).collect()));
+        }
+        let bad_name = |name: &&str| *name != Self::ANY_DEPTH && Pattern::new(name).is_err();
+        if let Some(name) = pattern.names().into_iter().find(bad_name) {
+            let why = if name.contains("**") {
+                "** must stand alone between slashes"
+            } else {
+                "[ needs a ]; write it as [[]"
+            };
+            return Err(BadFetchPattern::Name(text.to_owned(), why));
         }
         Ok(pattern)
     }
@@ -85,9 +131,10 @@ mod tests {
             ("./out//*.csv", &["out", "*.csv"]),
             ("model..bin", &["model..bin"]),
             (".", &[]),
+            ("**/**/a", &["**", "a"]),
         ] {
             let pattern: FetchPattern = text.parse().unwrap();
-            assert_eq!(pattern.names().collect::<Vec<_>>(), names, "{text}");
+            assert_eq!(pattern.names(), names, "{text}");
         }
         for text in ["/etc/passwd", "~/x", "../x", "a/../../x", "a/.."] {
             let refused = text.parse::<FetchPattern>();
@@ -97,6 +144,29 @@ mod tests {
             let refused = text.parse::<FetchPattern>();
             assert!(matches!(refused, Err(BadFetchPattern::Length(_))), "{text}");
         }
-        assert!("a\0b".parse::<FetchPattern>().is_err());
+        for text in ["a\0b", "runs/**.csv", "[a", "***"] {
+            assert!(text.parse::<FetchPattern>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_covers_what_it_asks_for_and_nothing_else() {
+        for (pattern, path, is_covered) in [
+            ("out.csv", "out.csv", true),
+            ("out.csv", ".bashrc", false),
+            ("runs", "runs/a/b", true),
+            ("runs/**", "runs/a/.b", true),
+            ("runs/**", "runs2/a", false),
+            ("**/*.log", "x.log", true),
+            ("**/*.log", "a/b/x.log", true),
+            ("**/*.log", "a/b/x.txt", false),
+            ("*", ".ssh", false),
+            ("*", "a/b", true),
+            (".", ".ssh/x", true),
+        ] {
+            let pattern: FetchPattern = pattern.parse().unwrap();
+            let names: Vec<&str> = path.split('/').collect();
+            assert_eq!(pattern.covers(&names), is_covered, "{pattern} {path}");
+        }
     }
 }

@@ -58,7 +58,10 @@ pub use fleet::{
     MemberProgress, MemberResult, PrintedSummary, RangeError, Rollout, StopAfter, fold,
     holds_address, prefixed, split_old_line, unfold, words,
 };
-pub use gpus::{BadGpuRequest, Gpu, GpuKind, GpuRequest, parse_gpus, parse_load, visible_gpus};
+pub use gpus::{
+    BadGpuRequest, Gpu, GpuKind, GpuRequest, parse_gpu_failure, parse_gpus, parse_load,
+    visible_gpus,
+};
 pub use id::{JobId, Nonce};
 pub use job::{Job, JobIdentity, Reached};
 pub use job_tree::JobTree;

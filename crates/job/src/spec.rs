@@ -75,6 +75,9 @@ pub struct JobFacts {
     /// The working tree that it was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<JobTree>,
+    /// Whether `env_setup` comes from the configuration, and not from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_default_setup: bool,
     /// Commands that the same shell runs before it, such as `module load cuda`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env_setup: Option<String>,
@@ -545,6 +548,11 @@ impl JobFacts {
         }
     }
 
+    /// The commands that the caller has asked for to set up its environment.
+    pub fn asked_setup(&self) -> Option<&str> {
+        self.env_setup.as_deref().filter(|_| !self.has_default_setup)
+    }
+
     /// All that its shell runs, for people: the commands that set up its environment, and the command.
     pub fn commands(&self) -> String {
         match &self.env_setup {
@@ -570,6 +578,8 @@ impl JobFacts {
                 self.host.clone()
             },
             tree: None,
+            env_setup: self.asked_setup().map(str::to_owned),
+            has_default_setup: false,
             ..self.clone()
         }
     }
@@ -620,7 +630,8 @@ impl JobSpec {
             turn,
             durable,
             tree: _,
-            env_setup,
+            has_default_setup: _,
+            env_setup: _,
             restart,
             warn,
             gpus,
@@ -662,8 +673,9 @@ impl JobSpec {
         if !secrets.is_empty() {
             plain.push_str(&format!("{:?}{:?}", secrets.env, secrets.stdin));
         }
+        let env_setup = facts.asked_setup();
         let around = (env_setup, restart, warn, gpus, fetch, chosen_from);
-        if around != (&None, &None, &None, &None, &Vec::new(), &None) {
+        if around != (None, &None, &None, &None, &Vec::new(), &None) {
             plain.push_str(&format!("{around:?}"));
         }
         if fleet.is_some() || member_of.is_some() {

@@ -27,12 +27,12 @@ pub struct GpuUsage {
     pub temperature: u32,
 }
 
-/// Samples of a job in the order of their times: all of a short job, and some of a long one.
+/// Samples of a job in the order of their times. Those of a long job stand for longer and longer times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct UsageSeries(Vec<UsageSample>);
 
-/// Samples of a series at which every second one is dropped.
+/// Number of samples at which two become one.
 const MOST_SAMPLES: usize = 480;
 
 impl UsageSample {
@@ -88,20 +88,31 @@ impl UsageSeries {
         }
         self.0.push(sample);
         if self.0.len() >= MOST_SAMPLES {
-            let mut is_kept = false;
-            self.0.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
-            });
+            self.0 = self.0.chunks(2).map(highest).collect();
         }
     }
 
-    /// For how many seconds its GPUs have been idle up to the last sample. `None` if they are in use, or not known.
-    pub fn idle_gpu_seconds(&self) -> Option<u64> {
+    /// Since when its GPUs have been idle, and for how many seconds up to the last sample. `None` if they are in use, or not known.
+    pub fn idle_gpus(&self) -> Option<(u64, u64)> {
         let is_idle = |sample: &&UsageSample| sample.gpus.is_some_and(|gpus| gpus.percent == 0);
         let last = self.0.last()?;
         let first_idle = self.0.iter().rev().take_while(is_idle).last()?;
-        Some(last.at - first_idle.at)
+        Some((first_idle.at, last.at - first_idle.at))
+    }
+}
+
+/// One sample for several, in their order: the time of the last, and the highest figures.
+fn highest(samples: &[UsageSample]) -> UsageSample {
+    let gpus = samples.iter().filter_map(|sample| sample.gpus).reduce(|one, other| GpuUsage {
+        percent: one.percent.max(other.percent),
+        memory_mib: one.memory_mib.max(other.memory_mib),
+        temperature: one.temperature.max(other.temperature),
+    });
+    UsageSample {
+        at: samples.last().map_or(0, |last| last.at),
+        cpu_percent: samples.iter().map(|sample| sample.cpu_percent).max().unwrap_or_default(),
+        memory_kib: samples.iter().map(|sample| sample.memory_kib).max().unwrap_or_default(),
+        gpus,
     }
 }
 
@@ -138,37 +149,38 @@ mod tests {
     #[test]
     fn idle_time_counts_from_the_first_idle_sample_after_use() {
         let mut series = UsageSeries::default();
-        assert_eq!(series.idle_gpu_seconds(), None);
+        assert_eq!(series.idle_gpus(), None);
         for (at, percent, idle) in [
             (5, 90, None),
-            (10, 0, Some(0)),
-            (15, 0, Some(5)),
+            (10, 0, Some((10, 0))),
+            (15, 0, Some((10, 5))),
             (20, 3, None),
-            (25, 0, Some(0)),
+            (25, 0, Some((25, 0))),
         ] {
             series.add(sample(at, percent));
-            assert_eq!(series.idle_gpu_seconds(), idle, "{at}");
+            assert_eq!(series.idle_gpus(), idle, "{at}");
         }
     }
 
     proptest! {
         #[test]
-        fn a_series_is_bounded_ordered_and_has_its_first_and_newest_sample(
+        fn a_series_is_bounded_ordered_and_keeps_the_newest_and_the_highest_sample(
             times in proptest::collection::vec(0u64..5000, 1..2000)
         ) {
             let mut series = UsageSeries::default();
-            let mut newest = None;
+            let (mut newest, mut highest) = (None, 0);
             for at in &times {
-                newest = newest.max(Some(*at));
-                series.add(sample(*at, 1));
-                let last = series.samples().last().unwrap().at;
-                // Only the sample that makes the series too long may be dropped with others.
-                prop_assert!(Some(last) == newest || series.samples().len() == MOST_SAMPLES / 2);
+                if newest < Some(*at) {
+                    (newest, highest) = (Some(*at), highest.max(at % 100));
+                }
+                series.add(sample(*at, u32::try_from(at % 100).unwrap()));
             }
             let kept = series.samples();
             prop_assert!(kept.len() < MOST_SAMPLES);
             prop_assert!(kept.windows(2).all(|pair| pair[0].at < pair[1].at));
-            prop_assert_eq!(kept[0].at, times[0]);
+            prop_assert_eq!(kept.last().map(|sample| sample.at), newest);
+            let percents = kept.iter().filter_map(|sample| sample.gpus).map(|gpus| gpus.percent);
+            prop_assert_eq!(percents.max().map(u64::from), Some(highest));
         }
     }
 }

@@ -1,4 +1,4 @@
-// What else is known of a job: its tree, attempts, GPUs and their use, and the files that it gave back.
+// Facts of a job beside its output: tree, attempts, GPUs and their use, and the files that it gave back.
 
 import { jobPath } from "./api.js";
 import { element } from "./dom.js";

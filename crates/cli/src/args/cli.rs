@@ -233,7 +233,7 @@ pub enum CliVerb {
     Get(GetArgs),
     /// Bring a directory of a host, or of many, to the state of one here, or back.
     Sync(SyncArgs),
-    /// Copy the files of a job back that it was asked for.
+    /// Copy back the files that a job was started with --fetch for.
     Fetch(FetchArgs),
     /// Edit a file of a host with your editor.
     Edit(EditArgs),

@@ -52,16 +52,14 @@ pub(crate) async fn run(api: &Api, args: RunArgs, fetch: impl FetchFiles) -> Pro
     exit
 }
 
-/// Copies the files of a fleet that has ended back. Also returns how the program ends because of it.
+/// Copies back the files of an ended fleet. Returns them, and the exit code.
 pub(crate) trait FetchFiles:
-    AsyncFnOnce(&str, &mut Signals) -> Result<(ResultsEntry, ProgramExit), Error>
+    AsyncFnOnce(&JobEntry, &mut Signals) -> (ResultsEntry, ProgramExit)
 {
 }
 
-impl<F> FetchFiles for F where
-    F: AsyncFnOnce(&str, &mut Signals) -> Result<(ResultsEntry, ProgramExit), Error>
-{
-}
+impl<F> FetchFiles for F where F: AsyncFnOnce(&JobEntry, &mut Signals) -> (ResultsEntry, ProgramExit)
+{}
 
 /// Options besides the command itself.
 struct FleetRun {
@@ -299,7 +297,7 @@ async fn finish(
     let written = write_files(api, &entry, &wanted.fleet).await;
     let mut fetched = ProgramExit::SUCCESS;
     if !entry.fetch.is_empty() {
-        (entry.results, fetched) = fetch(id, signals).await?;
+        (entry.results, fetched) = fetch(&entry, signals).await;
     }
     let told = if wanted.json {
         print(&as_json(&entry, &groups))

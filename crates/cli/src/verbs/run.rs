@@ -48,7 +48,10 @@ pub async fn run(api: &Api, mut args: RunArgs) -> ProgramExit {
         return refused(api, &error).await;
     }
     if fleet::is_meant(&args.host) || args.fleet.is_set() {
-        let fetch = async |job: &str, signals: &mut Signals| fetch_here(api, job, signals).await;
+        let patterns = args.start.tree.fetch.clone();
+        let fetch = async |job: &JobEntry, signals: &mut Signals| {
+            fetch_here(api, job, &patterns, signals).await
+        };
         return fleet::run(api, args, fetch).await;
     }
     let json = args.json;
@@ -132,6 +135,7 @@ async fn attempt(
     let limit = args.start.timeout;
     let earlier = args.start.tree.earlier.take();
     let request = of_run(args)?;
+    let patterns = request.fetch.clone();
     let starting = once_approved(async || api.follow(request.clone()).await);
     let running = tokio::select! {
         running = while_sending(api, request.sync.is_some(), starting) => running?,
@@ -184,8 +188,8 @@ async fn attempt(
         }
     }
     let mut exit = exit?;
-    if !entry.fetch.is_empty() && entry.standing.state.is_final() {
-        let (results, fetched) = fetch_here(api, &entry.job_id, signals).await?;
+    if !patterns.is_empty() && entry.standing.state.is_final() {
+        let (results, fetched) = fetch_here(api, entry, &patterns, signals).await;
         entry.results = results;
         exit = exit.or(fetched);
     }

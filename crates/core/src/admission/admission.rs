@@ -426,6 +426,7 @@ impl Admission {
             becomes,
             terminal,
             env_setup,
+            has_default_setup: _,
             restart,
             warn,
             tree,
@@ -439,7 +440,7 @@ impl Admission {
             turn: _,
             durable: _,
             gpus: _,
-            // Asked about as reading files, at its end.
+            // Checked as `get` when the files are copied.
             fetch: _,
             chosen_from: _,
             fleet: _,

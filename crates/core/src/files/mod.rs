@@ -42,5 +42,7 @@ pub use pattern::Matched;
 pub use progress::TransferProgress;
 pub use sftp::{Attributes, DirectoryEntry, FileKind, FileOwner, SftpError, SftpStatus, Times};
 pub use source::{FileSource, LocalFile};
-pub use tree::{FetchReport, FetchedFile, SyncOptions, SyncReport, TreeOptions, TreeReport};
+pub use tree::{
+    FetchReport, FetchedFile, FilesToFetch, SyncOptions, SyncReport, TreeOptions, TreeReport,
+};
 pub use upload::{ExpectedContent, FileChange, LinkInPlace, Put, PutOptions};

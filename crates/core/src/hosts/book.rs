@@ -33,7 +33,7 @@ pub enum Access {
 pub struct HostBook {
     resolver: Resolver,
     access: Access,
-    /// Commands that a job's shell runs first on the hosts with a tag.
+    /// `env_setup` of the hosts with a tag, by tag.
     setups_by_tag: BTreeMap<String, String>,
     /// Hosts that no configuration lists, such as the demo's.
     given: BTreeMap<String, HostConfig>,
@@ -52,7 +52,7 @@ impl HostBook {
         }
     }
 
-    /// Sets the commands that a job's shell runs first on the hosts with a tag.
+    /// Sets `env_setup` of the hosts with a tag, by tag.
     #[must_use]
     pub fn with_setups(mut self, by_tag: BTreeMap<String, String>) -> Self {
         self.setups_by_tag = by_tag;

@@ -83,8 +83,8 @@ pub enum Error {
     /// The job still runs, so its files may be half written.
     #[error("job {0} still runs, so its files may be half written")]
     FilesNotReady(JobId),
-    /// The job was not asked to give files back.
-    #[error("job {0} was started without fetch")]
+    /// The job was not asked to give files back, or was not started.
+    #[error("job {0} has no files to fetch: it was started without fetch, or not at all")]
     NothingToFetch(JobId),
     /// Jobs use all copies of a working tree on a host, and it has changed since.
     #[error("jobs use all copies of {0} there, and it has changed since")]

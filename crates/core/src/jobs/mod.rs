@@ -50,6 +50,8 @@ mod forwards;
 mod health;
 mod hosts;
 mod job;
+#[cfg(feature = "files")]
+mod job_results;
 mod jobs;
 #[cfg(feature = "files")]
 mod jobs_to_fetch;
@@ -85,14 +87,14 @@ pub use files::HostPath;
 pub use fleet::FleetSpec;
 pub use hosts::HostInfo;
 pub use job::{Job, Recipe};
+#[cfg(feature = "files")]
+pub use job_results::JobResults;
 pub use jobs::{Freshness, Jobs};
 pub use look::Look;
 pub use notify::{
     Carrier, Notifier, NotifyConfig, NotifyFormat, NotifyOn, NotifyRule, NotifyTarget,
 };
 pub use reading::{Follow, FollowedBytes, Lagged, Lines, ReadableJob, ScreenWait};
-#[cfg(feature = "files")]
-pub use results::JobResults;
 pub use secrets::SecretRefusal;
 pub use start::StartTarget;
 #[cfg(feature = "files")]

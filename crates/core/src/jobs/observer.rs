@@ -26,6 +26,6 @@ impl Observer for JobObserver {
         self.auditor.note_end(job);
         self.notifier.note_end(job, outcome);
         #[cfg(feature = "files")]
-        self.to_fetch.note(job);
+        self.to_fetch.note(job, outcome);
     }
 }

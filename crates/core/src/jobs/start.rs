@@ -14,7 +14,7 @@ use super::fleet::FleetSpec;
 use super::job::Job;
 use super::jobs::Jobs;
 use super::look::Look;
-use crate::admission::{LOOK_AGAIN, RepeatedStart, StartAnswer, StartCall};
+use crate::admission::{CallPlace, HostAct, LOOK_AGAIN, RepeatedStart, StartAnswer, StartCall};
 use crate::hosts::HostRef;
 use crate::jobs::reading::Follow;
 use crate::jobs::{Pace, Stdin};
@@ -160,6 +160,7 @@ impl Start {
         let hosts = self.hosts();
         door.admission.find_hosts(self.verb, &hosts).await?;
         door.check_secrets(self.verb, &self.command.draft, &hosts).await?;
+        self.check_fetch(&hosts).await?;
         self.fill_template().await?;
         self.fill_env_setup();
 
@@ -282,12 +283,28 @@ impl Start {
         }))
     }
 
+    /// Refuses a start whose files the caller could not copy back at its end.
+    async fn check_fetch(&self, hosts: &[String]) -> Result<(), Error> {
+        if self.command.draft.fetch.is_empty() {
+            return Ok(());
+        }
+        for host in hosts {
+            let on = HostAct::place(CallPlace {
+                host,
+                becomes: self.command.draft.becomes.as_ref(),
+            });
+            self.door.admission.ask(Verb::Get, on).await?;
+        }
+        Ok(())
+    }
+
     /// Adds the commands that the configuration sets for the host, unless the call has its own. A fleet's members get those of
     /// their hosts when they start, and a look runs nothing else.
     fn fill_env_setup(&mut self) {
         let draft = &mut self.command.draft;
         if draft.env_setup.is_none() && draft.fleet.is_none() && self.verb != Verb::Look {
             draft.env_setup = self.door.book().env_setup(&draft.host).map(str::to_owned);
+            draft.facts.has_default_setup = draft.env_setup.is_some();
         }
     }
 

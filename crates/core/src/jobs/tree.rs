@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, stream};
 
@@ -33,6 +34,8 @@ pub struct TreeToSend {
 
 /// Directory of trees on a host.
 const TREES: &str = "~/.cache/sshjobs/trees";
+/// How long the tree of an ended job is not changed, if its files were not copied back.
+const FETCH_TIME: Duration = Duration::from_secs(15 * 60);
 /// Copies of one tree on a host.
 const MOST_COPIES: u32 = 64;
 /// Hosts to which a tree is sent at the same time.
@@ -60,7 +63,9 @@ impl Jobs {
     /// Sends the tree to the first copy that no job uses, or that is equal.
     async fn send_shared(&self, hosts: &[String], tree: &TreeToSend) -> Result<JobTree, Error> {
         let base = format!("{TREES}/{}", directory_name(&tree.source));
-        let used = self.unfinished().await?;
+        let mut used = self.unfinished().await?;
+        // Their files are still to be copied back.
+        used.extend(self.recent_without_results(FETCH_TIME).await);
         let is_used = |path: &str| {
             used.iter().any(|job| {
                 let is_same = job.facts.tree.as_ref().is_some_and(|tree| tree.path == path);

@@ -109,18 +109,18 @@ impl JobWatch {
         }
     }
 
-    /// Notifies once of each time in which the job's GPUs are idle for so many seconds.
+    /// Notifies once of each idle period of the job's GPUs of at least `idle_s`.
     async fn for_idle_gpus(self, idle_s: u64) {
-        let mut is_told = false;
+        let mut notified = None;
         while !self.job.over_within(GPU_LOOK).await {
-            let idle = self.job.status().evidence.series.idle_gpu_seconds();
-            let seconds = idle.filter(|seconds| *seconds >= idle_s);
-            if let Some(seconds) = seconds
-                && !is_told
+            let idle = self.job.status().evidence.series.idle_gpus();
+            let since = idle.filter(|(_, seconds)| *seconds >= idle_s).map(|(since, _)| since);
+            if let Some(since) = since
+                && notified != Some(since)
             {
-                self.notify(Occasion::GpuIdle { seconds });
+                self.notify(Occasion::GpuIdle { since });
+                notified = Some(since);
             }
-            is_told = seconds.is_some();
         }
     }
 

@@ -30,7 +30,7 @@ pub struct EndEvidence {
     /// How often the command was started on its host, if it could be started again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
-    /// GPUs of its host that fit, if it has waited for some.
+    /// Number of GPUs on its host that match its request, once it had to wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitting_gpus: Option<usize>,
     /// GPUs that it was given.

@@ -24,8 +24,8 @@ pub enum Occasion {
     },
     /// Its GPUs have been idle for a while.
     GpuIdle {
-        /// For how long, in seconds.
-        seconds: u64,
+        /// Since when, in seconds since 1970 by the host's clock.
+        since: u64,
     },
     /// No caller has asked for it in a long time, so it will be ended.
     Abandoned {
@@ -134,9 +134,8 @@ impl Notification {
         let lines = match self.occasion {
             // A second silence, or the same question again, has other output before it.
             Occasion::Silent { .. } | Occasion::Prompt { .. } => self.job.total_lines,
-            Occasion::Ended | Occasion::Matched { .. } => 0,
-            // A second pause of the GPUs ends later.
-            Occasion::GpuIdle { .. } => self.at,
+            // A second idle period has begun later.
+            Occasion::Ended | Occasion::Matched { .. } | Occasion::GpuIdle { .. } => 0,
             // Another notice comes after another call only, and that says when it was.
             Occasion::Abandoned { .. } => self.at,
         };
@@ -192,7 +191,7 @@ impl Notification {
             Occasion::Ended => escaped(&job.outcome),
             Occasion::Prompt { text } => format!("waits for input: {}", code(text)),
             Occasion::Silent { seconds } => format!("has printed nothing for {seconds} s"),
-            Occasion::GpuIdle { seconds } => format!("has not used its GPUs for {seconds} s"),
+            Occasion::GpuIdle { .. } => "does not use its GPUs any more".to_owned(),
             Occasion::Abandoned { seconds } => format!(
                 "will be ended in {seconds} s, because no call has named it for long; a call that names it keeps it"
             ),

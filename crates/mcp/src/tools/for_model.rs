@@ -65,6 +65,15 @@ pub(crate) fn for_program(reply: &mut Value) {
             host.retain(|name, _| !OF_CONNECTIONS.contains(&name.as_str()));
         }
     }
+    let jobs = reply.get_mut("jobs").and_then(Value::as_array_mut);
+    for usage in jobs
+        .into_iter()
+        .flatten()
+        .filter_map(|job| job.get_mut("usage")?.as_array_mut())
+    {
+        // The series is for pictures.
+        usage.drain(..usage.len().saturating_sub(1));
+    }
     if reply.get("ended").is_some()
         && let Some(jobs) = reply.get_mut("jobs").and_then(Value::as_array_mut)
     {

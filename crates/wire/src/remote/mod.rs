@@ -18,6 +18,7 @@ pub use address::{BadAddress, ServerAddress};
 pub use api::Api;
 pub use client::ServerClient;
 pub use event_watch::{EventWatch, WatchedEvents};
+pub use fetched_files::FilesOfJob;
 pub use running::{Control, Running};
 pub use session::{Handle, JobSession};
 pub use shown::NextBytes;

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::jobs::{JobEntry, ResultsEntry};
 use crate::Service;
 use crate::error::Error;
-use sshjobs_core::jobs::TransferProgress;
+use crate::leave_out::is_false;
 
 /// Copy the files of a job back again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -24,27 +24,42 @@ pub struct FetchRequest {
 pub struct FetchReply {
     /// The job's id.
     pub job_id: String,
+    /// Whether the copy is still in progress: the same call waits for it again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fetching: bool,
     /// The files.
     #[serde(flatten)]
     pub results: ResultsEntry,
 }
 
+/// How long one call waits for a copy.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Pause between two looks for files that are being copied.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Service {
     /// Copies the files of a job back, to the directory that the server keeps for them.
     ///
-    /// Cancelling leaves whole files.
+    /// Cancelling ends the wait only.
     pub async fn fetch(&self, request: FetchRequest) -> Result<FetchReply, Error> {
         let FetchRequest { job_id } = request;
         if let Some(replica) = self.replica_of_job(&job_id).await {
             return self.perform_at(&replica, "fetch", &FetchRequest { job_id }).await;
         }
-        let progress = TransferProgress::default();
-        let results = self.jobs.fetch(&job_id, None, &progress).await?;
-        let results = ResultsEntry::of(results, usize::MAX);
-        Ok(FetchReply { job_id, results })
+        // The copy continues without this call.
+        let copied = timeout(ANSWER_WITHIN, self.jobs.fetch_kept(&job_id)).await;
+        let Ok(results) = copied else {
+            return Ok(FetchReply {
+                job_id,
+                fetching: true,
+                results: ResultsEntry::default(),
+            });
+        };
+        Ok(FetchReply {
+            job_id,
+            fetching: false,
+            results: ResultsEntry::of(results?, usize::MAX),
+        })
     }
 
     /// The files of an ended job that were copied back until the deadline, if this process copies them by itself.
@@ -53,7 +68,7 @@ impl Service {
             if let Some(results) = self.jobs.results_of(job_id).await {
                 return ResultsEntry::listed(results);
             }
-            if !self.jobs.fetches_at_end() || Instant::now() >= deadline {
+            if !self.jobs.fetches_at_end(job_id) || Instant::now() >= deadline {
                 return ResultsEntry::default();
             }
             sleep(LOOK_AGAIN).await;

@@ -54,16 +54,21 @@ fn facts_in_words(job: &JobEntry) -> Vec<String> {
         Some(commit) => format!("{} at {commit:.10}", tree.path),
         None => tree.path.clone(),
     });
-    let files = job.results.fetched.as_ref().map(|files| {
-        let total = job.results.fetched_total.unwrap_or(files.len());
-        let place = job.results.fetched_to.as_deref().unwrap_or("no place");
+    let results = &job.results;
+    let files = results.fetched.as_ref().zip(results.fetched_to.as_ref()).map(|(files, place)| {
+        let total = results.fetched_total.unwrap_or(files.len());
         format!("{total} fetched to {place}")
     });
+    let failed = &results.fetch_failed;
     let facts = [
         ("attempts", attempts.map(|attempts| attempts.to_string())),
         ("tree", tree),
         ("GPUs", (!job.gpus.is_empty()).then(|| job.gpus.join(", "))),
         ("files", files),
+        (
+            "not fetched",
+            (!failed.is_empty()).then(|| failed.join("; ")),
+        ),
     ];
     let lines = facts.into_iter().filter_map(|(name, fact)| Some((name, fact?)));
     lines.map(|(name, fact)| printable(&format!("{name}: {fact}"))).collect()
@@ -90,7 +95,7 @@ fn usage_in_words(samples: &[UsageSample]) -> Vec<String> {
             "GPU memory",
             &|sample| of_gpus(sample).memory_mib,
             None,
-            size(gpus.memory_mib << 20),
+            size(gpus.memory_mib.saturating_mul(1 << 20)),
         );
         row(
             "GPU heat",
@@ -109,7 +114,7 @@ fn usage_in_words(samples: &[UsageSample]) -> Vec<String> {
         "memory",
         &|sample| sample.memory_kib,
         None,
-        size(newest.memory_kib << 10),
+        size(newest.memory_kib.saturating_mul(1 << 10)),
     );
     in_columns(&rows)
 }

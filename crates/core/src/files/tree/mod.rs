@@ -10,6 +10,6 @@ mod report;
 mod sync;
 mod verify;
 
-pub use fetch::{FetchReport, FetchedFile};
+pub use fetch::{FetchReport, FetchedFile, FilesToFetch};
 pub use report::{TreeOptions, TreeReport};
 pub use sync::{SyncOptions, SyncReport};

@@ -124,7 +124,7 @@ fn start_of(recipe: &Recipe) -> CommandRequest {
             .warn
             .as_ref()
             .map(|warn| format!("{}@{}", warn.signal, warn.before.as_secs_f64())),
-        env_setup: facts.env_setup.clone(),
+        env_setup: facts.asked_setup().map(str::to_owned),
         gpus: facts.gpus.as_ref().map(ToString::to_string),
         fetch: facts.fetch.iter().map(ToString::to_string).collect(),
         ..CommandRequest::default()

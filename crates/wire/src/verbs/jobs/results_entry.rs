@@ -40,11 +40,15 @@ pub struct FetchedEntry {
 
 /// Maximum files of a job in a list.
 const MOST_LISTED: usize = 100;
+/// Maximum failures of a job in a list.
+const MOST_FAILED: usize = 10;
 
 impl ResultsEntry {
     /// The results, for a list.
     pub(in crate::verbs) fn listed(results: JobResults) -> Self {
-        Self::of(results, MOST_LISTED)
+        let mut listed = Self::of(results, MOST_LISTED);
+        listed.fetch_failed.truncate(MOST_FAILED);
+        listed
     }
 
     /// The results, with at most so many files.

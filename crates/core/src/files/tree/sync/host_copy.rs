@@ -12,7 +12,7 @@ use crate::files::shell_command::directory_variable;
 use crate::files::{FilesError, RemotePath};
 
 /// Name of the manifest in the directory of syncs.
-pub(super) const MANIFEST: &str = "manifest";
+pub(in crate::files::tree) const MANIFEST: &str = "manifest";
 /// Rules for git in the directory of syncs, in case that the tree is a repository.
 pub(super) const IGNORED: &[u8] = b"*\n";
 /// Exit status of the script if the directory does not exist.
@@ -22,7 +22,7 @@ const NO_FIND: u32 = 4;
 /// Maximum bytes of a list and a manifest.
 const MOST_LISTED: usize = 256 << 20;
 /// Maximum bytes of a manifest.
-const MOST_MANIFEST: u64 = 256 << 20;
+pub(in crate::files::tree) const MOST_MANIFEST: u64 = 256 << 20;
 /// Directories listed at the same time on a host without GNU find.
 const AT_A_TIME: usize = 32;
 

@@ -23,4 +23,5 @@ mod staging;
 mod sync_from;
 mod sync_to;
 
+pub(super) use host_copy::{MANIFEST, MOST_MANIFEST};
 pub use report::{SyncOptions, SyncReport};
