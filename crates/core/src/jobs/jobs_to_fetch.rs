@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
+use tokio::task::JoinSet;
 
 use super::error::Error;
 use super::job_results::JobResults;
@@ -21,6 +22,8 @@ pub(super) struct JobsToFetch {
     is_watched: AtomicBool,
     /// Copies that are in progress, to the directories that are kept with jobs.
     copies: std::sync::Mutex<HashMap<JobId, SharedCopy>>,
+    /// The tasks that make them.
+    tasks: std::sync::Mutex<JoinSet<()>>,
 }
 
 /// A copy that several callers wait for.
@@ -43,6 +46,7 @@ impl Default for JobsToFetch {
             receiver: Mutex::new(receiver),
             is_watched: AtomicBool::new(false),
             copies: std::sync::Mutex::default(),
+            tasks: std::sync::Mutex::default(),
         }
     }
 }
@@ -84,7 +88,10 @@ impl JobsToFetch {
                     copied
                 };
                 let copy = copying.boxed().shared();
-                tokio::spawn(copy.clone());
+                let mut tasks = lock(&self.tasks);
+                while tasks.try_join_next().is_some() {}
+                let running = copy.clone();
+                tasks.spawn(async move { drop(running.await) });
                 copy
             })
             .clone();

@@ -128,6 +128,7 @@ mod tests {
             host_keys: list(),
             job: text(),
             machine: list(),
+            options: Vec::new(),
             params: BTreeMap::from([("b".to_owned(), "1".to_owned())]),
             policy: "0".to_owned(),
             pty: true,

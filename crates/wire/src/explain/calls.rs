@@ -22,12 +22,10 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         )
         .retryable(),
         SpawnError::Connect(error) => connect(&error, message),
-        SpawnError::ConnectionsFull(_) => Error::new(
-            Code::ChannelLimit,
-            message,
-            "wait for a job on this host to end",
-        )
-        .retryable(),
+        SpawnError::ConnectionsFull(_) => {
+            let hint = "wait for a job on this host to end";
+            Error::new(Code::ChannelLimit, message, hint).retryable()
+        }
         SpawnError::Channel { source, .. } => channel(&source, message),
         SpawnError::ExecRefused(_) => Error::new(
             Code::ExecRefused,
@@ -44,11 +42,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         ),
         SpawnError::Become(error) => explain_refusal(&error, message),
         SpawnError::TooFewGpus { .. } => too_few_gpus(message),
-        SpawnError::GpusUnknown { .. } => Error::new(
-            Code::Unsupported,
-            message,
-            "run nvidia-smi on the host to see why",
-        ),
+        SpawnError::GpusUnknown { .. } => gpus_unknown(message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) | SpawnError::Queue(_) => unstored(message),
         SpawnError::Unregistered(_) => {
@@ -90,6 +84,11 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         )
         .retryable(),
     }
+}
+
+fn gpus_unknown(message: String) -> Error {
+    let hint = "run nvidia-smi on the host to see why";
+    Error::new(Code::Unsupported, message, hint)
 }
 
 fn too_few_gpus(message: String) -> Error {

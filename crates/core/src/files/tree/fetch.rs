@@ -435,7 +435,9 @@ impl FileSearch<'_> {
             };
             match entry.attributes.kind() {
                 FileKind::Directory => listed.directories.push(found),
-                kind => listed.others.push((found, kind)),
+                kind @ (FileKind::File | FileKind::Symlink | FileKind::Other) => {
+                    listed.others.push((found, kind));
+                }
             }
         }
         Ok(listed)
@@ -460,11 +462,12 @@ impl FileSearch<'_> {
 
 /// The error with its cause, in words.
 fn with_cause(error: &FilesError) -> String {
-    match error {
-        FilesError::Operation {
-            source: source @ SftpError::Refused { .. },
-            ..
-        } => format!("{error}: {source}"),
-        error => error.to_string(),
+    if let FilesError::Operation {
+        source: source @ SftpError::Refused { .. },
+        ..
+    } = error
+    {
+        return format!("{error}: {source}");
     }
+    error.to_string()
 }
