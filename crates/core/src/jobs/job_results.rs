@@ -14,7 +14,7 @@ pub struct JobResults {
     pub directory: PathBuf,
     /// The copied files, by path.
     pub files: Vec<FetchedFile>,
-    /// What was not copied and why, in words.
+    /// Files that were not copied, and why, in words.
     pub failed: Vec<String>,
     /// When they were copied.
     pub fetched_at: Timestamp,

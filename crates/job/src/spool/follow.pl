@@ -97,7 +97,7 @@ sub send_new { # Sends new output. Returns whether the stream was sent up to its
   return $job{$j}{$stream} >= $size;
 }
 
-sub tell_usage { # Tells new figures of a job that has GPUs. They come every few seconds.
+sub tell_usage { # Sends new figures of a job that has GPUs. They come every few seconds.
   my ($j, $now) = @_;
   return if $job{$j}{figures_looked} == $now;
   $job{$j}{figures_looked} = $now;

@@ -111,7 +111,7 @@ fn lines(results: &ResultsEntry) -> String {
     lines.join("\n")
 }
 
-/// Reports what was not copied.
+/// Reports the files that were not copied.
 fn report_failed(job: &str, results: &ResultsEntry) -> ProgramExit {
     let Some((first, others)) = results.fetch_failed.split_first() else {
         return ProgramExit::SUCCESS;

@@ -35,13 +35,13 @@ pub struct FetchedFile {
 pub struct FetchReport {
     /// The copied files, by path.
     pub files: Vec<FetchedFile>,
-    /// What was not copied and why, in words.
+    /// Files that were not copied, and why, in words.
     pub failed: Vec<String>,
 }
 
 /// Maximum files of one fetch.
 const MOST_FILES: usize = 100_000;
-/// Failures that are told. The others are counted.
+/// Maximum failures that are listed. The others are counted.
 const MOST_TOLD: usize = 100;
 /// Bytes of a path that are looked into: a hostile host could list directories in directories without end.
 const DEEPEST: usize = 4096;
@@ -174,9 +174,13 @@ impl HostFiles {
             None => return Ok(BTreeMap::new()),
         };
         let list = tree.join(SYNC_DIRECTORY.as_bytes()).join(MANIFEST.as_bytes());
-        let text = self.read_whole(&list, MOST_MANIFEST).await?;
+        let text = match self.read_whole(&list, MOST_MANIFEST).await {
+            // Somebody has removed it. Every file then counts as the job's own.
+            Err(error) if error.is_no_such_file() => return Ok(BTreeMap::new()),
+            read => read?,
+        };
         let manifest = Manifest::parse(&text).map_err(|_| {
-            FilesError::on("read", &list)(SftpError::Protocol("it is no list of a sync"))
+            FilesError::on("read", &list)(SftpError::Protocol("it is not the list of a sync"))
         })?;
         let sent = manifest.files.into_iter().filter_map(|(path, file)| {
             let below = path.strip_prefix(&inside).ok()?.to_owned();
@@ -383,7 +387,7 @@ impl FileSearch<'_> {
         })
     }
 
-    /// What a link leads to below the root. `None` if that is elsewhere, or nothing.
+    /// The kind of a link's target below the root. `None` if the link leads elsewhere, or to nothing.
     async fn below_root(&self, link: &FoundEntry) -> Result<Option<FileKind>, FilesError> {
         let Some(found) = self.files.find(&link.path).await? else { return Ok(None) };
         let target = self.files.real_path(&link.path).await?;

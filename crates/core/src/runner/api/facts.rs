@@ -25,7 +25,7 @@ impl Runner {
         waits_for(&self.shared, &job.0).await
     }
 
-    /// What a host has for jobs now.
+    /// The GPUs and the load of a host.
     pub(crate) async fn capacity_of(&self, host: &HostRef) -> Result<HostCapacity, SpawnError> {
         capacity_of(&self.shared, host).await
     }

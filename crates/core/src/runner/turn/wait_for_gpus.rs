@@ -105,7 +105,7 @@ async fn claim(
     })
 }
 
-/// What a host has for jobs now.
+/// The GPUs and the load of a host.
 pub(crate) struct HostCapacity {
     pub(crate) gpus: Vec<Gpu>,
     /// Processes that run or wait for a processor, for each processor. `None` if the host does not tell.
